@@ -16,6 +16,8 @@ pub(crate) fn begin_quietly() {
 fn start(level: &str, json: bool) {
     let filter = EnvFilter::try_from_env("KIBAN_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt()
+        // After a failed write, it would call `eprintln!`, which panics if standard error is closed.
+        .log_internal_errors(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())

@@ -122,12 +122,12 @@ kill $guest
 const ENGINE: &str = r#"
 net=$3/net
 touch "$net"
-unshare --net="$net" ip link set lo up
+unshare --net="$net" true
 inside() { nsenter --net="$net" "$@"; }
 ln -s "$kiban" "$3/pasta"
 ln -s "$kiban" "$3/slirp4netns"
 echo nameserver 192.0.2.1 > "$3/resolv"
-mount --bind "$3/resolv" "$(realpath /etc/resolv.conf)"
+mount --bind "$3/resolv" "$(realpath -e /etc/resolv.conf)"
 "#;
 
 #[test]
@@ -135,8 +135,11 @@ fn under_the_name_of_pasta_it_serves_podman() {
     let script = format!(
         r#"{ENGINE}
 "$3/pasta" --config-net --pid "$3/pid" -t 127.0.0.1/9000-9000:8080-8080 -u 127.0.0.1/9001-9001:8081-8081     --dns-forward 169.254.1.1 -T none -U none --no-map-gw --quiet --netns "$net" --map-guest-addr 169.254.1.2
-# It has returned, so the network works.
+# It has returned, so the network works, and the loopback interface is up.
 board=$(cat "$3/pid")
+inside ip -o link show lo | grep -q 'LOOPBACK,UP'
+# Ping is forbidden, and nobody reads the board's warning about it any longer: it goes on.
+fails inside ping -c 1 -W 1 192.0.2.1 > /dev/null
 inside python3 "$peers" few
 inside python3 "$peers" names 169.254.1.1
 # This address stands for the host's own, and the gateway's does not stand for the loopback.
@@ -151,7 +154,7 @@ kill $guest
 # The network ends with the file of the namespace.
 umount "$net"
 rm "$net"
-while kill -0 $board 2>/dev/null; do :; done
+while grep -qs '^State:.[^ZX]' /proc/$board/status; do :; done
 # Errors are printed before it returns.
 status 1 "$3/pasta" --config-net --netns "$net" 2> "$3/said"
 grep -q "$net: No such file" "$3/said"

@@ -34,11 +34,19 @@ const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 ///     }
 ///     fn poll_receive(&mut self, cx: &mut Context<'_>, packet: &mut [u8]) -> Poll<io::Result<usize>> {
 ///         let mut buffer = tokio::io::ReadBuf::new(packet);
-///         ready!(self.0.poll_recv(cx, &mut buffer))?;
-///         Poll::Ready(Ok(buffer.filled().len()))
+///         match ready!(self.0.poll_recv(cx, &mut buffer)) {
+///             Ok(()) => Poll::Ready(Ok(buffer.filled().len())),
+///             // The other end is not there yet; an empty packet is dropped.
+///             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Poll::Ready(Ok(0)),
+///             Err(error) => Poll::Ready(Err(error)),
+///         }
 ///     }
 ///     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
-///         self.0.poll_send(cx, packet).map_ok(drop)
+///         match ready!(self.0.poll_send(cx, packet)) {
+///             Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => Poll::Ready(Err(error)),
+///             // Sent or lost, as in networks.
+///             _ => Poll::Ready(Ok(())),
+///         }
 ///     }
 /// }
 ///

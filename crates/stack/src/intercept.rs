@@ -45,6 +45,7 @@ impl Table {
             let _ = host.refuse(addresses.0, addresses.1);
         }
         let interception = self.interception()?;
+        interception.undecided.remove(&addresses);
         host.admit(addresses.0, addresses.1).map_err(|_| gave_up_error())?;
         interception.handshakes.insert(addresses, Handshake::Pending(None));
         interception.deadline = interception.deadline.min(host.now() + CHECK_INTERVAL);
@@ -76,6 +77,13 @@ impl Table {
             Some(Handshake::Done(stream)) => self.abort(stream, host),
             Some(Handshake::Pending(waker)) => self.woken.extend(waker),
             Some(Handshake::Failed) | None => {}
+        }
+    }
+
+    /// Forgets a request that the program has decided without a connection.
+    fn decide(&mut self, addresses: Addresses) {
+        if let Some(interception) = &mut self.interception {
+            interception.undecided.remove(&addresses);
         }
     }
 
@@ -207,7 +215,10 @@ impl TcpRequest {
     /// Leaves the SYN without an answer, so that the peer's attempt times out.
     pub fn ignore(mut self) {
         self.is_decided = true;
-        self.handle.call(|_, host| host.ignore(self.addresses.0, self.addresses.1));
+        self.handle.call(|table, host| {
+            table.decide(self.addresses);
+            host.ignore(self.addresses.0, self.addresses.1);
+        });
     }
 }
 
@@ -215,7 +226,10 @@ impl Drop for TcpRequest {
     fn drop(&mut self) {
         if !self.is_decided {
             // Without memory for the RST, the peer repeats its SYN.
-            let _ = self.handle.call(|_, host| host.refuse(self.addresses.0, self.addresses.1));
+            let _ = self.handle.call(|table, host| {
+                table.decide(self.addresses);
+                host.refuse(self.addresses.0, self.addresses.1)
+            });
         }
     }
 }

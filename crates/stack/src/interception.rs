@@ -1,7 +1,7 @@
 //! The state of an interception.
 //!
 //! Requests         wait for their decision in the board; an admitted one waits here for the end of its
-//!                  handshake.
+//!                  handshake. A peer that resets its request and repeats it changes neither.
 //! Flows            are identified by both addresses.
 //! Limits           requests: [`tcp::Config::backlog`](crate::tcp::Config::backlog); flows:
 //!                  [`Config::flows_max`](crate::Config::flows_max), each with
@@ -10,7 +10,7 @@
 use crate::waiters::Waiters;
 use kiban_base::Instant;
 use kiban_board::{Host, Intercepted, InterceptedKind, StreamId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
 use std::time::Duration;
@@ -58,33 +58,46 @@ pub(crate) struct Interception {
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) pings: usize,
     pub(crate) waiters: Waiters,
+    /// Requests that the program has not decided.
+    pub(crate) undecided: HashSet<Addresses>,
     pub(crate) handshakes: HashMap<Addresses, Handshake>,
     pub(crate) flows: HashMap<Addresses, FlowState>,
-    flows_max: usize,
-    datagrams_max: usize,
+    limits: Limits,
+}
+
+/// Limits of an interception.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Limits {
+    pub(crate) requests_max: usize,
+    pub(crate) flows_max: usize,
+    pub(crate) datagrams_max: usize,
 }
 
 impl Interception {
-    pub(crate) fn new(flows_max: usize, datagrams_max: usize) -> Interception {
+    pub(crate) fn new(limits: Limits) -> Interception {
         Interception {
             deadline: Instant::NEVER,
             waiting: VecDeque::new(),
             pings: 0,
             waiters: Waiters::default(),
+            undecided: HashSet::new(),
             handshakes: HashMap::new(),
             flows: HashMap::new(),
-            flows_max,
-            datagrams_max,
+            limits,
         }
     }
 
-    pub(crate) fn on_requested(&mut self, addresses: Addresses, woken: &mut Vec<Waker>) {
-        // A peer that has reset its request may repeat it.
-        let is_known = |waiting: &Waiting| matches!(waiting, Waiting::Request(other) if *other == addresses);
-        if !self.waiting.iter().any(is_known) {
+    pub(crate) fn on_requested(&mut self, addresses: Addresses, host: &mut Host<'_>, woken: &mut Vec<Waker>) {
+        let is_known = self.undecided.contains(&addresses);
+        let is_full = !is_known && self.undecided.len() >= self.limits.requests_max;
+        // The program has not collected an earlier handshake of these addresses, or it is behind: the peer
+        // repeats its SYN.
+        if is_full || self.handshakes.contains_key(&addresses) {
+            host.ignore(addresses.0, addresses.1);
+        } else if self.undecided.insert(addresses) {
             self.waiting.push_back(Waiting::Request(addresses));
+            self.waiters.wake(woken);
         }
-        self.waiters.wake(woken);
     }
 
     pub(crate) fn on_packet(&mut self, packet: &Intercepted, woken: &mut Vec<Waker>) {
@@ -104,7 +117,7 @@ impl Interception {
 
     fn on_datagram(&mut self, addresses: Addresses, payload: Vec<u8>, woken: &mut Vec<Waker>) {
         if !self.flows.contains_key(&addresses) {
-            if self.flows.len() >= self.flows_max {
+            if self.flows.len() >= self.limits.flows_max {
                 return;
             }
             self.flows.insert(addresses, FlowState::default());
@@ -112,7 +125,7 @@ impl Interception {
             self.waiters.wake(woken);
         }
         let flow = self.flows.get_mut(&addresses).expect("inserted above");
-        if flow.datagrams.len() < self.datagrams_max {
+        if flow.datagrams.len() < self.limits.datagrams_max {
             flow.datagrams.push_back(payload);
             flow.waiters.wake(woken);
         }

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::core::{Core, Handle, Shared};
 use crate::device::Device;
 use crate::intercept::Interceptor;
+use crate::interception::Limits;
 use crate::stream::{TcpListener, TcpStream};
 use crate::table::{Table, host_error};
 use crate::task::Task;
@@ -56,7 +57,8 @@ impl Stack {
         let mut port = device.into().0;
         let board = Board::new(&config.board(port.traits())?, random::key()?);
         port.register()?;
-        let table = Table::new(config.flows_max, config.datagrams_max);
+        let (requests_max, flows_max) = (config.tcp.backlog, config.flows_max);
+        let table = Table::new(Limits { requests_max, flows_max, datagrams_max: config.datagrams_max });
         let shared = Shared::new(Core::new(board, port, table, config.linger));
         tokio::spawn(Task::new(shared.clone()));
         Ok(Stack { handle: Handle::new(shared) })

@@ -1,6 +1,6 @@
 //! What programs have open, and the tasks that wait for it.
 
-use crate::interception::Interception;
+use crate::interception::{Interception, Limits};
 use crate::waiters::{self, Waiters};
 use kiban_base::Instant;
 use kiban_board::streams::why;
@@ -51,11 +51,10 @@ pub(crate) struct Table {
     listeners: HashMap<u32, ListenerState>,
     sockets: HashMap<SocketId, SocketState>,
     pub(crate) interception: Option<Interception>,
-    /// The number under which the board intercepts. It continues to when the interceptor has been dropped,
-    /// since accepted streams have addresses that it would otherwise not take packets for.
+    /// The number under which the board intercepts. It continues after the interceptor has been dropped, because
+    /// accepted streams have addresses that it would otherwise not accept packets for.
     intercepts_as: Option<u32>,
-    flows_max: usize,
-    datagrams_max: usize,
+    limits: Limits,
     /// Why the device has failed.
     gone: Option<String>,
     /// Tasks to wake once the lock is released.
@@ -72,8 +71,8 @@ pub(crate) fn host_error(refused: HostError) -> io::Error {
 }
 
 impl Table {
-    pub(crate) fn new(flows_max: usize, datagrams_max: usize) -> Table {
-        Table { flows_max, datagrams_max, ..Table::default() }
+    pub(crate) fn new(limits: Limits) -> Table {
+        Table { limits, ..Table::default() }
     }
 
     /// Returns an error if the device has failed.
@@ -317,7 +316,7 @@ impl Table {
             None => host.intercept().map_err(host_error)?,
         };
         self.intercepts_as = Some(number);
-        self.interception = Some(Interception::new(self.flows_max, self.datagrams_max));
+        self.interception = Some(Interception::new(self.limits));
         Ok(())
     }
 
@@ -330,7 +329,7 @@ impl Table {
             }
             Completion::Requested { local, remote, .. } => {
                 match &mut self.interception {
-                    Some(interception) => interception.on_requested((local, remote), &mut self.woken),
+                    Some(interception) => interception.on_requested((local, remote), host, &mut self.woken),
                     // Without memory for the RST, the peer repeats its SYN.
                     None => drop(host.refuse(local, remote)),
                 }
@@ -349,8 +348,10 @@ impl Table {
             }
             Completion::DatagramError { socket, remote, kind, .. } => {
                 if let Some(socket) = self.sockets.get_mut(&socket).filter(|its| its.peer == Some(remote)) {
-                    socket.error = refusal_of(kind, remote);
-                    socket.waiters.wake(&mut self.woken);
+                    if let Some(kind) = refusal_of(kind, remote) {
+                        socket.error = Some(kind);
+                        socket.waiters.wake(&mut self.woken);
+                    }
                 }
             }
             Completion::Opened { stream }
@@ -367,9 +368,10 @@ impl Table {
         // The session may have ended already; then the completion of its end follows.
         let local = host.info(stream).map(|info| info.local);
         let is_intercepted = self.intercepts_as == Some(listener);
-        let Table { listeners, interception, woken, .. } = self;
+        let Table { listeners, interception, woken, limits, .. } = self;
         let is_taken = match (local, listeners.get_mut(&listener), interception) {
-            (Ok(local), Some(listener), _) => {
+            // A connection that its peer has reset counts in no other limit.
+            (Ok(local), Some(listener), _) if listener.accepted.len() < limits.requests_max => {
                 listener.accepted.push_back(Accepted { stream, local, remote });
                 listener.waiters.wake(woken);
                 true

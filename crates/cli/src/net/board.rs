@@ -17,6 +17,8 @@ use std::process::ExitCode;
 
 /// Open files that are neither sessions nor flows of the guest.
 const OTHER_FILES: u64 = 600;
+/// Each forwarded TCP port is a service; a board has 256.
+const TCP_PORTS_MAX: usize = 255;
 /// The maximum number of connections of the guest.
 const SESSIONS_MAX: u64 = 16_384;
 /// The maximum number of connections that wait for an answer of their destination.
@@ -28,7 +30,14 @@ pub(super) fn run(options: &Options, device: OwnedFd, socket: OwnedFd) -> Result
     // The first process is the one that the user knows.
     let first = rustix::process::getppid().map_or(0, |first| first.as_raw_nonzero().get());
     let name = format!("net-{first}");
-    let text = configuration(options, &device, sessions_max())?;
+    if options.tcp.len() > TCP_PORTS_MAX {
+        return Err(format!(
+            "{} TCP ports are forwarded, but at most {TCP_PORTS_MAX} can be",
+            options.tcp.len()
+        ));
+    }
+    let ports = (options.tcp.len() + options.udp.len()) as u64;
+    let text = configuration(options, &device, sessions_max(ports))?;
     let plan = Plan::read(&text, &name).map_err(|error| error.to_string())?;
     let mut running = Running::start(plan, None)?;
     // The guest has its network even where the board cannot be observed.
@@ -52,14 +61,14 @@ pub(super) fn run(options: &Options, device: OwnedFd, socket: OwnedFd) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Raises the limit of open files as far as possible. Returns how many connections fit.
-fn sessions_max() -> u64 {
+/// Raises the limit of open files as far as possible. Returns how many connections fit beside forwarded ports.
+fn sessions_max(ports: u64) -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // If this fails, the old limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    files.saturating_sub(OTHER_FILES).clamp(64, SESSIONS_MAX)
+    files.saturating_sub(OTHER_FILES + ports).clamp(64, SESSIONS_MAX)
 }
 
 /// Returns the board's configuration (docs/settings.md).

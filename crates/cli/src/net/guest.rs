@@ -67,6 +67,8 @@ fn configure(options: &Options) -> Result<OwnedFd, String> {
         if !options.configures {
             return Ok(device.into_file());
         }
+        // As pasta and slirp4netns do: nobody else does in a namespace that the engine has created.
+        interface::set_up("lo")?;
         interface::set_mtu(name, options.mtu_bytes)?;
         // Where /proc is read-only, the addresses become usable a little later.
         let _ = namespace::skip_duplicate_detection(name);

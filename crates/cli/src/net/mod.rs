@@ -79,6 +79,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             board::run(options, device, socket)
         }
         Ok("keeper") => {
+            close_inherited_files();
             rustix::process::setsid().map_err(|error| say(error.into()))?;
             let ready = stdin().as_fd().try_clone_to_owned().map_err(say)?;
             start(options, Some(ready))
@@ -141,7 +142,7 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
     let say = |error: io::Error| error.to_string();
     let exit = options.exit_fd.map(inherited_file).transpose();
     let exit = exit.map_err(|error| format!("--exit-fd: {error}"))?;
-    // From here on, neither a number nor a path can come to mean another guest.
+    // If the process ends or the file is removed from here on, `End::wait` returns at once.
     let end = End::watch(&options.target)?;
     let (to_board, of_board) = UnixStream::pair().map_err(say)?;
     let (mut to_guest, of_guest) = UnixStream::pair().map_err(say)?;

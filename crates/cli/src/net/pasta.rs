@@ -280,7 +280,7 @@ mod tests {
         for (arguments, named) in [
             ("-t auto 1", "-t auto is not implemented"),
             ("-t ~22 1", "-t ~22: write"),
-            ("-T 80 1", "-T"),
+            ("-T 80 1", "--tcp-ns"),
             ("--dhcp-dns 1", "--dhcp-dns"),
             ("--mtu 100 1", "--mtu 100"),
             ("--netmask 33 1", "--netmask 33"),

@@ -1,7 +1,8 @@
 //! Interception between two stacks.
 
 use crate::{address, bytes, config, pair, within};
-use kiban_stack::{Flow, Interceptor, Stack, TcpRequest, UdpFlow, pipe};
+use kiban_stack::{Flow, Interceptor, PacketDevice, Pipe, Stack, TcpRequest, UdpFlow, pipe};
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -187,4 +188,89 @@ async fn a_dropped_interceptor_leaves_accepted_streams_open() {
     let (client, server) = within(async { tokio::join!(one.connect(target), accept) }).await;
     client.expect("a connection");
     server.expect("a connection");
+}
+
+/// Returns the Internet checksum of some bytes (RFC 1071).
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words =
+        bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| u32::from(*low)));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!(folded + (folded >> 16)) as u16).to_be_bytes()
+}
+
+/// Returns an IPv4 packet from 10.0.0.1 to 203.0.113.7; the checksum of its payload is at an offset.
+fn packet(protocol: u8, mut payload: Vec<u8>, checksum_at: usize) -> Vec<u8> {
+    let total = (20 + payload.len()) as u8;
+    let mut header = vec![0x45, 0, 0, total, 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 203, 0, 113, 7];
+    let pseudo = [&header[12..], &[0, protocol, 0, payload.len() as u8][..]].concat();
+    let covered = if protocol == 6 { [&pseudo, &payload[..]].concat() } else { payload.clone() };
+    payload[checksum_at..checksum_at + 2].copy_from_slice(&checksum(&covered));
+    let own = checksum(&header);
+    header[10..12].copy_from_slice(&own);
+    [header, payload].concat()
+}
+
+const SYN: u8 = 2;
+const RST: u8 = 4;
+
+/// Returns a segment from a port to port 443, without data.
+fn segment(port: u16, flags: u8) -> Vec<u8> {
+    let sequence = u32::from(flags == RST);
+    let ports = [port.to_be_bytes(), 443_u16.to_be_bytes()].concat();
+    let rest = [&[0; 4][..], &[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]].concat();
+    packet(6, [ports, sequence.to_be_bytes().to_vec(), rest].concat(), 16)
+}
+
+async fn send(device: &mut Pipe, packet: &[u8]) {
+    within(poll_fn(|cx| device.poll_send(cx, packet))).await.expect("the pipe works");
+}
+
+#[tokio::test]
+async fn requests_that_are_reset_still_count_until_they_are_decided() {
+    let (mut peer, other) = pipe(1500);
+    let mut few = config(2);
+    few.tcp.backlog = 4;
+    let other = Stack::with(other, few).expect("a stack");
+    let interceptor = other.intercept().expect("the only one");
+    for port in 1000..1100 {
+        send(&mut peer, &segment(port, SYN)).await;
+        send(&mut peer, &segment(port, RST)).await;
+        tokio::task::yield_now().await;
+    }
+    // The answer to a ping shows that everything before it has arrived.
+    send(&mut peer, &packet(1, vec![8, 0, 0, 0, 0, 7, 0, 1], 2)).await;
+    let mut requests = Vec::new();
+    loop {
+        match within(interceptor.accept()).await.expect("the device works") {
+            Flow::Tcp(request) => requests.push(request),
+            Flow::Ping(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((1..=4).contains(&requests.len()), "{} requests wait", requests.len());
+}
+
+#[tokio::test]
+async fn a_repeated_request_leaves_no_handshake_behind() {
+    let (mut peer, other) = pipe(1500);
+    let other = Stack::with(other, config(2)).expect("a stack");
+    let interceptor = other.intercept().expect("the only one");
+    let mut accepting = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        send(&mut peer, &segment(1000, SYN)).await;
+        // The SYN-ACK, if the request is admitted.
+        let answer = async {
+            accepting.spawn(request(&interceptor).await.accept());
+            poll_fn(|cx| peer.poll_receive(cx, &mut [0; 2000])).await.expect("the pipe works")
+        };
+        // A request is not reported while an earlier handshake of its addresses is not collected.
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), answer).await;
+        send(&mut peer, &segment(1000, RST)).await;
+    }
+    assert!(!accepting.is_empty());
+    while let Some(accepted) = within(accepting.join_next()).await {
+        let error = accepted.expect("no panic").map(drop).expect_err("the peer has reset it");
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+    }
 }

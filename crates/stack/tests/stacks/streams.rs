@@ -113,7 +113,7 @@ async fn a_writer_waits_for_a_peer_that_does_not_read() {
     // The task moves data until the peer's window is closed.
     let piece = vec![1; 4096];
     let most = 2 * (256 << 10);
-    while written < most {
+    while written < 2 * most {
         let waits = tokio::time::timeout(std::time::Duration::from_secs(1), client.write(&piece)).await;
         let Ok(count) = waits else { break };
         written += count.expect("written");

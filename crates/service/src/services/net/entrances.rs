@@ -2,7 +2,8 @@
 //!
 //! Sources   the guest sees the address and port of the sender, and answers there: an answer is recognised by
 //!           its pair of addresses, and leaves through the forwarded port. A sender that the guest cannot
-//!           answer, such as this host's loopback, appears at the board's address, with its own port.
+//!           answer, such as this host's loopback, appears at the board's address, with its own port if no other
+//!           sender appears there.
 //! Limits    [`SENDERS_MAX`] pairs; the longest idle one makes room. A pair is forgotten after [`IDLE`].
 
 use super::flows::{FLOWS_MAX as SENDERS_MAX, IDLE};
@@ -15,6 +16,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// The maximum number of datagrams that one port passes on in one call, so that others get their turn.
 const DATAGRAMS_MAX: usize = 64;
+
+/// Ports for senders that would otherwise be shown at the address and port of another (RFC 6335 §6).
+const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
 
 /// A sender as the guest knows it, and the guest's address.
 type Pair = (SocketAddr, SocketAddr);
@@ -71,12 +75,22 @@ impl Entrances {
                 Err(_) => break,
             };
             let to = *to;
-            let Some(shown) = shown(sender, to, host) else { continue };
+            let shown = shown(sender, to, host).and_then(|shown| self.distinct(shown, to, (index, sender)));
+            let Some(shown) = shown else { continue };
             self.remember((shown, to), Sender { entrance: index, address: sender, used_at: now });
             // Without packet memory, the datagram is lost.
             passed += u64::from(host.send_from(shown, to, &self.room[..length]).is_ok());
         }
         passed
+    }
+
+    /// Returns the address with its port, or with another port if a different sender is shown there.
+    fn distinct(&self, shown: SocketAddr, to: SocketAddr, from: (usize, SocketAddr)) -> Option<SocketAddr> {
+        let at = |port| SocketAddr::new(shown.ip(), port);
+        std::iter::once(shown.port()).chain(DYNAMIC_PORTS).map(at).find(|&at| {
+            let other = self.senders.get(&(at, to));
+            other.is_none_or(|other| (other.entrance, other.address) == from)
+        })
     }
 
     fn remember(&mut self, pair: Pair, sender: Sender) {
@@ -100,9 +114,13 @@ impl Entrances {
     /// Sends a datagram of the guest through a forwarded port if it is an answer. Returns whether it is.
     pub(super) fn answer(&mut self, pair: Pair, payload: &[u8], now: Instant) -> bool {
         let Some(sender) = self.senders.get_mut(&pair) else { return false };
-        self.by_use.remove(&(sender.used_at, pair));
-        sender.used_at = now;
-        self.by_use.insert((now, pair));
+        // At this host's loopback, only a sender itself keeps its pair alive: later, another program may have its
+        // port.
+        if !sender.address.ip().to_canonical().is_loopback() {
+            self.by_use.remove(&(sender.used_at, pair));
+            sender.used_at = now;
+            self.by_use.insert((now, pair));
+        }
         // If the socket's buffer is full, the datagram is lost, as on a link.
         let _ = self.entrances[sender.entrance].0.send_to(payload, sender.address);
         true

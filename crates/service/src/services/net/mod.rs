@@ -176,6 +176,8 @@ impl Service for Net {
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
+        // A successor may open the same ports while this service still has sessions.
+        self.entrances = Entrances::new(FIRST_ENTRANCE);
         if let Some(listener) = self.listener.take() {
             let _ = host.unlisten(listener);
         }
