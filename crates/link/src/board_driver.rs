@@ -195,8 +195,9 @@ impl Driver {
         self.deadline = Instant::ZERO;
     }
 
-    /// Detaches the link from a port.
+    /// Detaches the link from a port. A loss of this link that has not been taken yet is forgotten.
     pub fn detach(&mut self, port: usize) {
+        self.gone.retain(|(lost, _)| *lost != port);
         if let Some(link) = self.ports.get_mut(port) {
             self.wait_set.forget(port);
             *link = PortLink::Empty;
@@ -390,8 +391,8 @@ impl Driver {
     }
 
     fn lose(&mut self, port: usize, error: io::Error) {
-        self.gone.push((port, error));
         self.detach(port);
+        self.gone.push((port, error));
     }
 
     /// Polls the board until it is idle, calls the programs, and sends the output.

@@ -6,7 +6,7 @@ mod net;
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::ethernet::Mac;
-use kiban_base::{Instant, Wait};
+use kiban_base::{Instant, Pdu, Wait};
 use kiban_board::{
     AtmPortConfig, Board, BoardConfig, CircuitConfig, Completion, EthernetPortConfig, Host, IpPortConfig,
     PortConfig, Program, StreamId,
@@ -480,6 +480,47 @@ impl Link<TimedCell> for Narrow {
     fn counters(&self) -> LinkCounters {
         self.0
     }
+}
+
+/// A link of packets that has failed.
+struct Failed;
+
+impl Link<Pdu> for Failed {
+    fn traits(&self) -> LinkTraits {
+        LinkTraits { mtu_bytes: 1500, whole_segments: false }
+    }
+
+    fn receive(&mut self, _: &mut LinkContext<'_>, _: &mut VecDeque<Pdu>) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::NotConnected.into())
+    }
+
+    fn send(&mut self, _: &mut VecDeque<Pdu>, _: &mut LinkContext<'_>) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::NotConnected.into())
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> LinkCounters {
+        LinkCounters::default()
+    }
+}
+
+#[test]
+fn the_loss_of_a_detached_link_is_not_reported_of_its_successor() {
+    let failed = || AnyLink::Packets(Box::new(Failed));
+    let board = board(&failed(), 1, Mac([2, 0, 0, 0, 0, 1]));
+    let mut driver = Driver::new(board, Clock::new()).expect("files");
+    driver.attach(0, failed());
+    driver.turn();
+    assert!(driver.has_lost_links(), "a loss that nobody has taken");
+    driver.detach(0);
+    assert!(!driver.has_lost_links());
+    // A link that is lost later is reported.
+    driver.attach(0, failed());
+    driver.turn();
+    assert_eq!(driver.take_lost_links().len(), 1);
 }
 
 #[test]
