@@ -127,6 +127,12 @@ impl Cache {
         self.known.get(&neighbour).map(|known| known.reach)
     }
 
+    /// Returns what other shards would be informed about: the MAC address, the reachability, and whether the
+    /// neighbour is a router.
+    pub(super) fn state(&self, neighbour: IpAddr) -> Option<(Mac, Reach, bool)> {
+        self.known.get(&neighbour).map(|known| (known.mac, known.reach, known.is_router))
+    }
+
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
         self.next

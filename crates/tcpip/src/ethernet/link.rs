@@ -178,9 +178,12 @@ impl Link {
     /// router and no longer is.
     pub(super) fn learn(&mut self, neighbour: IpAddr, word: Advertised, cx: &mut Context<'_>) -> bool {
         let Link { cache, config, counters, .. } = self;
+        let before = cache.state(neighbour);
         let learned = cache.update(neighbour, word, cx.now, &config.neighbours, cx.rng, counters);
-        if config.role == Role::First && cache.reach(neighbour).is_some() {
-            // The others update their entries, but create none.
+        let after = cache.state(neighbour);
+        if config.role == Role::First && after.is_some() && after != before {
+            // The others update their entries, but create none. Later they ask, so they need not be informed
+            // about a neighbour that is still reachable.
             self.due.push_back(Output::Inform(neighbour, Advertised { learn: false, ..word }));
         }
         if let Some(mac) = word.mac {
