@@ -355,7 +355,7 @@ impl Tcp {
     }
 
     /// Chooses a random dynamic port, or the next free one after it (RFC 6056 §3.3.1). A shard skips the
-    /// ports whose segments would arrive at other shards.
+    /// ports whose segments would arrive at other shards; shard 0 uses them once its own are taken.
     fn choose_port(
         &mut self,
         local: SocketAddr,
@@ -364,13 +364,21 @@ impl Tcp {
     ) -> Result<SocketAddr, Refusal> {
         let count = DYNAMIC_PORTS.len();
         let first = cx.rng.below(count as u64) as usize;
-        for step in first..first + count {
-            let candidate = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16);
-            if self.is_own_flow(candidate, remote) && self.table.find(candidate, remote).is_none() {
-                return Ok(candidate);
-            }
+        let candidates = move || {
+            (first..first + count)
+                .map(move |step| SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16))
+        };
+        let own = candidates().find(|&candidate| {
+            self.is_own_flow(candidate, remote) && self.table.find(candidate, remote).is_none()
+        });
+        if own.is_some() || self.shard.is_none_or(|(number, _)| number != 0) {
+            return own.ok_or(Refusal::TooMany);
         }
-        Err(Refusal::TooMany)
+        let mut any = candidates();
+        let is_free = |&candidate: &SocketAddr| {
+            self.table.find(candidate, remote).is_none() && self.may_open_here(candidate, remote)
+        };
+        any.find(is_free).ok_or(Refusal::TooMany)
     }
 
     /// Returns how many bytes `session` accepts for writing now.

@@ -5,7 +5,8 @@ use crate::common::cable::Nature;
 use crate::common::station::{Frame, SERVER_PORT, Sizes, Station, header};
 use crate::common::world::{Role, World};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use kiban_base::Page;
+use kiban_base::{Page, RngKey};
+use kiban_tcpip::steering::Steering;
 use kiban_tcpip::tcp::{Config, Refusal, SessionId, State};
 use kiban_tcpip::wire::tcp::{Flags, Sequence};
 
@@ -56,6 +57,30 @@ fn ports_are_chosen_from_the_dynamic_range_and_never_twice() {
         }
     }
     assert_eq!(seen.len(), 16_384);
+}
+
+#[test]
+fn shard_0_uses_the_ports_of_other_flows_once_its_own_are_taken() {
+    // More than half of the ports. Shard 1 has only the ports whose flows lead to it.
+    const CONNECTIONS: usize = 9500;
+    for number in [0, 1] {
+        let mut station = station(Config::default());
+        let steering = Steering::new(2, RngKey::for_simulation(3));
+        station.tcp.set_shard(number, steering);
+        let local = SocketAddr::new(station.address, 0);
+        let mut shards = Vec::new();
+        for _ in 0..CONNECTIONS {
+            match station.with(at_ms(1), |tcp, cx, _| tcp.open(local, REMOTE, 0, cx)) {
+                Ok(session) => {
+                    shards.push(steering.of_flow(station.tcp.info(session).unwrap().local, REMOTE));
+                }
+                Err(refusal) => assert_eq!(refusal, Refusal::TooMany),
+            }
+        }
+        let own = shards.iter().take_while(|shard| **shard == number).count();
+        assert!((7000..9400).contains(&own), "about half of all ports: {own}");
+        assert_eq!(shards.len(), if number == 0 { CONNECTIONS } else { own });
+    }
 }
 
 #[test]
