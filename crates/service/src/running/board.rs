@@ -6,7 +6,7 @@ use super::plan::{has_memory, plan_board, route_of};
 use super::port_link::PortLink;
 use super::shards::{Shards, config_of, share_of};
 use crate::capture::{CapturePoint, Wanted};
-use crate::config::Plan;
+use crate::config::{Plan, ServicePlan};
 use crate::confinement;
 use crate::echo::Echoes;
 use crate::loopback::Loopbacks;
@@ -467,7 +467,12 @@ impl Running {
         }
         // Create the new services before changing anything, because their creation may fail.
         let chime = self.with_services(|services, _, _| services.chime().clone());
-        let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
+        // A limit that changes by less than one session per shard changes no shard.
+        let shares = |services: &[ServicePlan]| -> Vec<ServicePlan> {
+            services.iter().map(|service| share_of(service, plan.shards)).collect()
+        };
+        let old_shares = shares(&self.plan.services);
+        let is_new = |service: &&ServicePlan| !old_shares.contains(&share_of(service, plan.shards));
         let mut new: Vec<_> = plan.services.iter().filter(is_new).cloned().collect();
         let made: Vec<_> = new
             .iter()
@@ -483,8 +488,7 @@ impl Running {
             })?;
         let (added, kept) = (made.len(), plan.services.len() - made.len());
         let closed = self.plan.services.len() - kept;
-        let kept_shares: Vec<_> =
-            plan.services.iter().map(|service| share_of(service, plan.shards)).collect();
+        let kept_shares = shares(&plan.services);
         let mut failed = self.with_services(|services, host, now| {
             services.close(host, |old| !kept_shares.contains(old));
             let mut failed = Vec::new();
@@ -499,10 +503,18 @@ impl Running {
         if self.shards.are_there() {
             self.shards.close_services(plan.services.clone());
             new.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
+            let started = failed.len();
             for service in new {
                 if let Err(error) = self.shards.add_services(std::slice::from_ref(&service)) {
                     failed.push((service.name, error));
                 }
+            }
+            if failed.len() > started {
+                // A service that one shard cannot start must not run on the others.
+                let has_failed = |plan: &ServicePlan| failed.iter().any(|(name, _)| *name == plan.name);
+                self.with_services(|services, host, _| services.close(host, has_failed));
+                let stays = plan.services.iter().filter(|service| !has_failed(service)).cloned();
+                self.shards.close_services(stays.collect());
             }
         }
         let board = self.driver.board();
