@@ -584,13 +584,19 @@ fn shards_are_refused_with_everything_that_needs_one_thread() {
         (
             "shards = 4",
             "shards = 0",
-            "line 1: shards: 0 shards are out of range: must be 1 to 64: at most one for each processor core",
+            "line 1: shards: 0 shards are out of range: use 1 to 64; more than one per core does not help",
         ),
         (
             "8MiB",
             "2MiB",
             "line 1: shards: 4 shards would have less than 1 MiB of packet memory each: \
              set transmit and receive in [memory] to 4MiB or more",
+        ),
+        (
+            "transmit = \"8MiB\"",
+            "transmit = \"8MiB\"\npdus = 1023",
+            "line 1: shards: 4 shards would have less than 256 PDUs each: \
+             set pdus in [memory] to 1024 or more",
         ),
         (
             "tun:tun0",

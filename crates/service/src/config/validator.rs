@@ -22,10 +22,12 @@ use std::time::Duration;
 /// Limits of a configuration.
 pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
-/// As many as queues of a TUN device (`MAX_TAP_QUEUES` of Linux is 256), and more than any test has tried.
+/// Linux allows 256 queues per TUN device (`MAX_TAP_QUEUES`).
 const SHARDS_MAX: usize = 64;
 /// Least packet memory of a shard in each direction, bytes.
 const SHARD_BYTES_MIN: usize = 1 << 20;
+/// Least number of PDUs of a shard.
+const SHARD_PDUS_MIN: usize = 256;
 /// The value of `address` that means an address leased by DHCP.
 const DHCP: &str = "dhcp";
 
@@ -122,7 +124,7 @@ impl Validator<'_> {
         let Some(word) = &tables.shards else { return Ok(1) };
         let shards = word.value;
         if !(1..=SHARDS_MAX).contains(&shards) {
-            let remedy = format!("must be 1 to {SHARDS_MAX}: at most one for each processor core");
+            let remedy = format!("use 1 to {SHARDS_MAX}; more than one per core does not help");
             return Err(self.at(word, format!("{shards} shards are out of range"), remedy));
         }
         if shards == 1 {
@@ -132,6 +134,11 @@ impl Validator<'_> {
         if memory / shards < SHARD_BYTES_MIN {
             let wrong = format!("{shards} shards would have less than 1 MiB of packet memory each");
             let remedy = format!("set transmit and receive in [memory] to {shards}MiB or more");
+            return Err(self.at(word, wrong, remedy));
+        }
+        if board.memory.pdus / shards < SHARD_PDUS_MIN {
+            let wrong = format!("{shards} shards would have less than {SHARD_PDUS_MIN} PDUs each");
+            let remedy = format!("set pdus in [memory] to {} or more", shards * SHARD_PDUS_MIN);
             return Err(self.at(word, wrong, remedy));
         }
         if let Some(bridge) = tables.bridges.first() {
