@@ -20,7 +20,7 @@ pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| preload::built("
 /// Returns a command that runs a program on the board.
 pub(crate) fn on_board(dir: &TestDir, program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["60", KIBAN, "run", "--board", "lab", "--"]).args(program);
+    command.args(["600", KIBAN, "run", "--board", "lab", "--"]).args(program);
     command.env("XDG_RUNTIME_DIR", &dir.0).env("KIBAN_VERBS_LIB", &*LIBRARY).current_dir(&dir.0);
     command
 }
@@ -30,7 +30,7 @@ pub(crate) fn told(mut command: Command) -> Output {
 }
 
 /// A server process that is killed at the end of the test.
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Server {
     /// Starts a server and waits until `answers` returns true.
@@ -50,6 +50,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
         // `timeout` forwards SIGTERM to the program.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
