@@ -12,19 +12,22 @@
 //!                  therefore work as on an undivided board; their packets take one step more.
 //! Neighbours       shard 0 resolves them. The other shards ask it, and it informs all of them.
 //! Addresses, routes    that shard 0 learns or leases are passed to all shards.
-//! Limits           the driver's rings are bounded; when one is full, packets are dropped and counted there.
+//! Limits           the driver's rings are bounded; when one is full, parcels are dropped and counted there,
+//!                  except changes of addresses and routes. A shard that is short of receive memory drops
+//!                  packets for other shards.
 
 use crate::port::LinkEvent;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::ethernet::{self, HEADER_BYTES};
 use kiban_base::numbers::{ether_type, protocol};
-use kiban_base::{Copies, Pdu};
+use kiban_base::{Context, Copies, Pdu};
 use kiban_tcpip::ethernet::Advertised;
 use kiban_tcpip::icmp::IcmpError;
 use kiban_tcpip::ip::Delivery;
 use kiban_tcpip::steering::{PORTS_BYTES, Steering};
 use kiban_tcpip::tcp::Tcp;
+use kiban_tcpip::udp::Udp;
 use kiban_tcpip::wire::ip::version;
 use kiban_tcpip::wire::{ipv4, ipv6};
 
@@ -50,7 +53,7 @@ pub(crate) enum Contents {
     Delivery { delivery: Delivery, tx_queue: usize },
     /// An ICMP error about a flow.
     IcmpError(IcmpError),
-    /// A question of another shard to shard 0: what is the MAC address of a neighbour?
+    /// Asks shard 0 to resolve a neighbour.
     Ask { port: usize, neighbour: IpAddr },
     /// Negative advice about a neighbour, for shard 0.
     NegativeAdvice { port: usize, neighbour: IpAddr },
@@ -61,9 +64,10 @@ pub(crate) enum Contents {
 }
 
 impl Parcel {
-    /// Returns whether it holds a packet, which may be dropped if there is no room for it.
-    pub fn is_packet(&self) -> bool {
-        matches!(self.0, Contents::Unit { .. } | Contents::Delivery { .. })
+    /// Returns whether the parcel must not be dropped when a ring is full. Packets are retransmitted by the
+    /// peers, and requests to resolve a neighbour are repeated.
+    pub fn must_arrive(&self) -> bool {
+        matches!(self.0, Contents::Event { .. })
     }
 }
 
@@ -74,7 +78,8 @@ kiban_base::counters! {
         handed_on,
         /// Packets and frames without a flow, handed on to shard 0.
         handed_to_first,
-        /// Segments and datagrams of the shard's flows that it did not expect, handed on to shard 0.
+        /// Segments and datagrams of the shard's flows for which the shard has no session, listener or
+        /// socket, handed on to shard 0.
         unexpected,
         /// Packets and frames that other shards have handed on.
         handed_in,
@@ -82,6 +87,9 @@ kiban_base::counters! {
         messages_out,
         /// Messages about neighbours, addresses and routes from other shards.
         messages_in,
+        /// Packets dropped instead of being handed on, because the shard had less than a quarter of its
+        /// receive memory free.
+        memory_short,
     }
 }
 
@@ -123,18 +131,21 @@ impl Shard {
         port: usize,
         units: &mut VecDeque<Pdu>,
         are_frames: bool,
-        copies: &mut Copies,
+        cx: &mut Context<'_>,
     ) {
         for _ in 0..units.len() {
             let mut pdu = units.pop_front().expect("the burst is that long");
             let flow = if are_frames {
-                self.of_frame(&mut pdu, copies)
+                self.of_frame(&mut pdu, cx.copies)
             } else {
-                pull_up_headers(&mut pdu, 0, copies).and_then(|()| self.steering.of_packet(pdu.head()))
+                pull_up_headers(&mut pdu, 0, cx.copies).and_then(|()| self.steering.of_packet(pdu.head()))
             };
             let to = flow.unwrap_or(0);
             if to == self.number {
                 units.push_back(pdu);
+                continue;
+            }
+            if !self.has_memory(cx) {
                 continue;
             }
             match flow {
@@ -143,6 +154,15 @@ impl Shard {
             }
             self.outbox.push_back((to, Parcel(Contents::Unit { port, pdu })));
         }
+    }
+
+    /// Returns whether a packet may be handed on; counts it if not. A packet that another shard holds,
+    /// perhaps in the receive buffer of a session that nobody reads, still occupies this shard's pages.
+    fn has_memory(&mut self, cx: &mut Context<'_>) -> bool {
+        let pool = &mut cx.memory.receive;
+        let is_short = pool.available() < pool.capacity() / 4;
+        self.counters.memory_short += u64::from(is_short);
+        !is_short
     }
 
     fn of_frame(&self, pdu: &mut Pdu, copies: &mut Copies) -> Option<usize> {
@@ -164,39 +184,40 @@ impl Shard {
         mut delivery: Delivery,
         tx_queue: usize,
         is_handed: bool,
-        tcp: &mut Tcp,
-        copies: &mut Copies,
+        (tcp, udp): (&mut Tcp, &Udp),
+        cx: &mut Context<'_>,
     ) -> Option<Delivery> {
         if !matches!(delivery.protocol, protocol::TCP | protocol::UDP) {
             return Some(delivery);
         }
         // TCP and UDP count a packet without a whole header.
         let Some(moved) = delivery.pdu.pull_up(PORTS_BYTES) else { return Some(delivery) };
-        copies.header_bytes += moved as u64;
+        cx.copies.header_bytes += moved as u64;
         let Some(to) = self.steering.of_delivery(&delivery) else { return Some(delivery) };
         if self.number == 0 {
             // Fragments, and packets with extension headers, are only now known to have a flow.
             if is_handed || to == 0 {
                 return Some(delivery);
             }
-            self.counters.handed_on += 1;
-            self.hand(to, delivery, tx_queue);
+            if self.has_memory(cx) {
+                self.counters.handed_on += 1;
+                self.hand(to, delivery, tx_queue);
+            }
             return None;
         }
-        if delivery.protocol == protocol::TCP {
-            let (local, remote) = ends(&delivery);
-            if !tcp.expects(local, remote) {
-                self.hand_to_first(delivery, tx_queue);
-                return None;
-            }
+        let (local, remote) = ends(&delivery);
+        let is_expected = match delivery.protocol {
+            protocol::TCP => tcp.expects(local, remote),
+            _ => udp.has_socket(local),
+        };
+        if is_expected {
+            return Some(delivery);
         }
-        Some(delivery)
-    }
-
-    /// Hands a packet that nothing here expects to shard 0.
-    pub(crate) fn hand_to_first(&mut self, delivery: Delivery, tx_queue: usize) {
-        self.counters.unexpected += 1;
-        self.hand(0, delivery, tx_queue);
+        if self.has_memory(cx) {
+            self.counters.unexpected += 1;
+            self.hand(0, delivery, tx_queue);
+        }
+        None
     }
 
     fn hand(&mut self, to: usize, delivery: Delivery, tx_queue: usize) {

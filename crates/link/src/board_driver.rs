@@ -338,11 +338,11 @@ impl Driver {
     /// Passes the parcels of other shards to the board.
     fn receive_parcels(&mut self, now: Instant) -> bool {
         let Driver { board, rings: Some(rings), .. } = self else { return false };
+        if rings.has_waiting() {
+            rings.wake();
+        }
         let parcels = rings.take();
         if parcels.is_empty() {
-            if rings.has_waiting() {
-                rings.wake();
-            }
             return false;
         }
         board.handle(Input::Parcels { parcels }, now);
@@ -363,7 +363,7 @@ impl Driver {
         }
     }
 
-    /// Returns the number of packets for other shards that were dropped because a ring was full.
+    /// Returns the number of packets and messages for other shards that were dropped because a ring was full.
     pub fn dropped_parcels(&self) -> u64 {
         self.rings.as_ref().map_or(0, |rings| rings.dropped())
     }

@@ -1,11 +1,11 @@
 //! The rings between the shards of a board, each driven by a thread of its own.
 //!
-//! Ring             each shard has one, a bounded queue of std whose slots carry marks: the others add
-//!                  parcels and the shard's driver takes them, without a lock.
+//! Ring             each shard has one, a bounded queue of the standard library: the others add parcels and
+//!                  the shard's driver takes them, without a lock.
 //! Wake-up          a driver that has passed on parcels wakes the shard that gets them, which costs a system
 //!                  call only if that shard sleeps.
-//! Full ring        packets are dropped and counted, as in a full port queue. Messages about addresses,
-//!                  routes and neighbours wait, and are offered again; they are few.
+//! Full ring        parcels are dropped and counted, as in a full port queue. Only changes of addresses and
+//!                  routes wait, and are offered again; they are few.
 
 use kiban_board::Parcel;
 use kiban_os::{WaitSet, Waker};
@@ -19,24 +19,24 @@ use std::time::Duration;
 const RING_PARCELS: usize = 1024;
 /// Number of parcels that a driver takes in one turn.
 const PARCELS_PER_TURN: usize = 2 * crate::BURST;
-/// When messages that found a full ring are offered again.
+/// When changes that found a full ring are offered again.
 pub(crate) const RETRY: Duration = Duration::from_millis(1);
 
 /// One shard's side of the rings. [`Driver::of_shard`](crate::Driver::of_shard) takes it.
 pub struct ShardRings {
     pub(crate) wait_set: Arc<WaitSet>,
     inbox: Receiver<Parcel>,
-    /// The ways to the shards; `None` at the shard's own number.
+    /// The sending sides of the shards' rings; `None` at the shard's own number.
     outboxes: Vec<Option<Outbox>>,
     arrived: VecDeque<Parcel>,
     dropped: u64,
 }
 
-/// The way to another shard.
+/// The sending side of a ring; a bounded queue of the standard library.
 struct Outbox {
     ring: SyncSender<Parcel>,
     waker: Waker,
-    /// Messages that found a full ring.
+    /// Parcels that must arrive and found a full ring.
     waiting: VecDeque<Parcel>,
     /// Whether parcels were added since the shard was last woken.
     is_new: bool,
@@ -84,18 +84,18 @@ impl ShardRings {
     pub(crate) fn pass(&mut self, to: usize, parcel: Parcel) {
         let Some(Some(outbox)) = self.outboxes.get_mut(to) else { return };
         outbox.is_new = true;
-        if !parcel.is_packet() && !outbox.waiting.is_empty() {
+        if parcel.must_arrive() && !outbox.waiting.is_empty() {
             return outbox.waiting.push_back(parcel);
         }
         match outbox.ring.try_send(parcel) {
             Ok(()) => {}
-            Err(TrySendError::Full(parcel)) if !parcel.is_packet() => outbox.waiting.push_back(parcel),
+            Err(TrySendError::Full(parcel)) if parcel.must_arrive() => outbox.waiting.push_back(parcel),
             // A shard that has ended takes nothing.
             Err(_) => self.dropped += 1,
         }
     }
 
-    /// Offers messages that found a full ring again, and wakes the shards that have got parcels.
+    /// Offers parcels that found a full ring again, and wakes the shards that have got parcels.
     pub(crate) fn wake(&mut self) {
         for outbox in self.outboxes.iter_mut().flatten() {
             while let Some(parcel) = outbox.waiting.pop_front() {
@@ -111,13 +111,58 @@ impl ShardRings {
         }
     }
 
-    /// Returns whether messages wait for room in a ring.
+    /// Returns whether parcels wait for room in a ring.
     pub(crate) fn has_waiting(&self) -> bool {
         self.outboxes.iter().flatten().any(|outbox| !outbox.waiting.is_empty())
     }
 
-    /// Returns the number of packets dropped because a ring was full.
+    /// Returns the number of packets and messages dropped because a ring was full.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_base::Instant;
+    use kiban_base::ethernet::Mac;
+    use kiban_board::{
+        Board, BoardConfig, EthernetPortConfig, Input, Output, PortConfig, ShardConfig, Steering,
+    };
+    use kiban_os::random;
+    use kiban_tcpip::ethernet::LinkConfig;
+    use kiban_tcpip::ip::Prefix;
+    use std::net::{IpAddr, SocketAddr};
+
+    /// Returns questions of shard 1 to shard 0, each about another neighbour.
+    fn questions(count: usize) -> Vec<Parcel> {
+        let mut link = LinkConfig::new(Mac([2, 0, 0, 0, 0, 1]));
+        let own = IpAddr::from([10, 0, 0, 1]);
+        link.addresses = vec![(own, Prefix::new(own, 8))];
+        let shard = ShardConfig { number: 1, steering: Steering::new(2, random::key().expect("a key")) };
+        let ports = vec![PortConfig::Ethernet(EthernetPortConfig::on(link))];
+        let config = BoardConfig { ports, shard: Some(shard), ..BoardConfig::default() };
+        let mut board = Board::new(&config, random::key().expect("a key"));
+        for n in 0..count {
+            let remote = SocketAddr::from(([10, 1, (n / 200) as u8, 1 + (n % 200) as u8], 80));
+            board.host().open(remote).expect("there is a route");
+            board.handle(Input::Timeout, Instant::ZERO);
+            while !matches!(board.poll(), Output::Idle { .. }) {}
+        }
+        std::iter::from_fn(|| board.parcel()).map(|(_, parcel)| parcel).collect()
+    }
+
+    #[test]
+    fn questions_that_find_a_full_ring_are_dropped_and_counted() {
+        let mut rings = ShardRings::between(2).expect("files");
+        let questions = questions(RING_PARCELS + 10);
+        assert_eq!(questions.len(), RING_PARCELS + 10);
+        for parcel in questions {
+            rings[1].pass(0, parcel);
+        }
+        rings[1].wake();
+        assert!(!rings[1].has_waiting());
+        assert_eq!(rings[1].dropped(), 10);
     }
 }

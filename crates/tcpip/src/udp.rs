@@ -306,6 +306,11 @@ impl Udp {
         Some(SocketId { index: index as u32, generation: self.sockets[index].0 })
     }
 
+    /// Returns whether a datagram to `target` would find a socket.
+    pub fn has_socket(&self, target: SocketAddr) -> bool {
+        self.find(target).is_some()
+    }
+
     /// Counts an ICMP error about a datagram, and returns the socket that may have sent it.
     pub fn on_icmp_error(&mut self, trouble: &IcmpError) -> Option<SocketId> {
         let socket = self.find(trouble.local())?;

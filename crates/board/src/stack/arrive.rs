@@ -53,7 +53,7 @@ impl Stack {
         }
         packets.retain(|frame| !place.is_pause(frame, cx.now));
         if let Some(shard) = &mut ip.shard {
-            shard.steer(port, packets, place.link.is_some(), cx.copies);
+            shard.steer(port, packets, place.link.is_some(), cx);
         }
         let PacketPort { believe_sums, merges, merge, link, .. } = place;
         if let Some(link) = link

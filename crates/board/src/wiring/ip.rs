@@ -82,7 +82,8 @@ impl IpStack {
         match &mut self.shard {
             None => self.deliver_here(delivery, tx_queue, edge, cx),
             Some(shard) => {
-                if let Some(delivery) = shard.keep(delivery, tx_queue, false, &mut self.tcp, cx.copies) {
+                let ends = (&mut self.tcp, &self.udp);
+                if let Some(delivery) = shard.keep(delivery, tx_queue, false, ends, cx) {
                     self.deliver_here(delivery, tx_queue, edge, cx);
                 }
             }
@@ -99,7 +100,8 @@ impl IpStack {
     ) {
         let Some(shard) = &mut self.shard else { return };
         shard.counters.handed_in += 1;
-        if let Some(delivery) = shard.keep(delivery, tx_queue, true, &mut self.tcp, cx.copies) {
+        let ends = (&mut self.tcp, &self.udp);
+        if let Some(delivery) = shard.keep(delivery, tx_queue, true, ends, cx) {
             self.deliver_here(delivery, tx_queue, edge, cx);
         }
     }
@@ -113,7 +115,7 @@ impl IpStack {
                 self.tcp.arrive(segment, tx_queue, cx, &mut self.from_tcp);
                 self.report_indications(edge, cx);
             }
-            protocol::UDP => self.on_datagram(delivery, tx_queue, edge, cx),
+            protocol::UDP => self.on_datagram(delivery, edge, cx),
             protocol::ICMP if delivery.target.is_ipv4() => self.on_message(delivery, edge, cx),
             protocol::ICMPV6 if delivery.target.is_ipv6() => self.on_message(delivery, edge, cx),
             protocol::IGMP if delivery.target.is_ipv4() => self.discoveries.push_back(delivery),
@@ -144,7 +146,7 @@ impl IpStack {
         None
     }
 
-    fn on_datagram(&mut self, delivery: Delivery, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
+    fn on_datagram(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
         let Delivery { source, target, protocol, pdu, brief } = delivery;
         match self.udp.arrive(source, target, pdu, cx) {
             Arrival::Data { socket, remote, pdu } if edge.is_of_nic(socket) => {
@@ -155,11 +157,6 @@ impl IpStack {
                 let HeaderInfo { traffic_class, hop_limit, .. } = brief;
                 let info = DatagramInfo { remote, local: target, traffic_class, hop_limit };
                 edge.on_datagram(socket, info, pdu, cx.memory);
-            }
-            Arrival::NoSocket { pdu } if self.shard.as_ref().is_some_and(|shard| shard.number != 0) => {
-                let delivery = Delivery { source, target, protocol, pdu, brief };
-                let shard = self.shard.as_mut().expect("the guard has seen it");
-                shard.hand_to_first(delivery, tx_queue);
             }
             Arrival::NoSocket { pdu } if edge.interceptor.is_some() && !brief.to_group => {
                 let packet = Intercepted::datagram(source, target, pdu);

@@ -9,3 +9,4 @@ mod helpers;
 mod leases;
 mod listeners;
 mod neighbours;
+mod shards;

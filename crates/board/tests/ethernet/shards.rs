@@ -1,0 +1,87 @@
+//! What one shard of a board passes to the others.
+
+use crate::common::hub::*;
+use crate::common::packets::{echo_packet, udp_packet};
+use crate::helpers::*;
+use kiban_base::RngKey;
+use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
+use kiban_base::numbers::ether_type;
+use kiban_board::{BoardConfig, ShardConfig, Steering};
+use kiban_tcpip::wire::arp::{self, Operation};
+use std::net::{IpAddr, SocketAddr};
+
+const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 77));
+
+/// Returns one shard of two, as the only board of a hub, once it has verified its addresses.
+fn shard(number: usize) -> Hub {
+    let shard = ShardConfig { number, steering: Steering::new(2, RngKey::for_simulation(5)) };
+    let mut hub = Hub::of(&[BoardConfig { shard: Some(shard), ..config(link(0)) }]);
+    hub.pass(second(15));
+    parcels(&mut hub);
+    hub
+}
+
+/// Returns the number of parcels for the other shard, and drops them.
+fn parcels(hub: &mut Hub) -> usize {
+    std::iter::from_fn(|| hub.boards[0].parcel()).count()
+}
+
+/// Returns a frame from the peer to the board.
+fn frame(packet: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    Header { target: mac(0), source: STRANGER, ether_type: ether_type::IPV4 }.write(&mut bytes);
+    bytes.extend_from_slice(packet);
+    bytes
+}
+
+#[test]
+fn other_shards_are_informed_of_a_neighbour_that_has_changed() {
+    let mut hub = shard(0);
+    let moved = Mac([2, 0, 0, 0, 0, 0x55]);
+    for (mac, informed) in [(STRANGER, 1), (STRANGER, 0), (STRANGER, 0), (moved, 1), (moved, 0)] {
+        let (IpAddr::V4(sender), IpAddr::V4(target)) = (PEER, ip4(0)) else { panic!("IPv4") };
+        let request = arp::Packet {
+            operation: Operation::Request,
+            sender_mac: mac,
+            sender,
+            target_mac: Mac::default(),
+            target,
+        };
+        hub.inject(0, &arp_frame(Mac::BROADCAST, request));
+        hub.run();
+        assert_eq!(parcels(&mut hub), informed, "{mac:?}");
+    }
+}
+
+#[test]
+fn a_shard_short_of_receive_memory_hands_on_no_packets() {
+    let mut hub = shard(1);
+    let echo = frame(&echo_packet(PEER, ip4(0), 1, b"for shard 0"));
+    let pool = &mut hub.boards[0].memory_mut().receive;
+    let quarter = pool.capacity() / 4;
+    let mut held: Vec<_> = (0..=pool.capacity() - quarter).map(|_| pool.take().expect("a page")).collect();
+    for (short, handed) in [(1, 0), (1, 1)] {
+        hub.inject(0, &echo);
+        hub.run();
+        assert_eq!(parcels(&mut hub), handed);
+        assert_eq!(hub.count(0, "shard", "memory_short"), short);
+        assert_eq!(hub.count(0, "shard", "handed_to_first"), handed as u64);
+        held.pop();
+    }
+}
+
+#[test]
+fn udp_counts_a_datagram_only_at_the_shard_that_may_have_its_socket() {
+    let mut hub = shard(1);
+    let target = SocketAddr::new(ip4(0), 53);
+    for port in 1..=64 {
+        hub.inject(0, &frame(&udp_packet(SocketAddr::new(PEER, port), target, b"question")));
+    }
+    hub.run();
+    // Of these flows, some are of this shard, which has no socket, and the others are of shard 0.
+    assert_eq!(parcels(&mut hub), 64);
+    assert!(hub.count(0, "shard", "unexpected") > 0);
+    for name in ["datagrams_in", "no_socket"] {
+        assert_eq!(hub.count(0, "udp", name), 0, "{name}");
+    }
+}
