@@ -30,7 +30,7 @@ impl Stack {
                 AtmEvent::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
                 AtmEvent::Packet { circuit, pdu } => {
                     let Some(pdu) = ip.forward(pdu, passage, passing) else { continue };
-                    ip.on_packet(pdu, tx_queues[port] + circuit as usize, edge, cx);
+                    ip.on_packet(pdu, (port, tx_queues[port] + circuit as usize), edge, cx);
                 }
                 AtmEvent::Loopback { circuit, tag, round_trip } => {
                     edge.on_cell_loopback(port, circuit, tag, round_trip);
@@ -72,14 +72,14 @@ impl Stack {
                 }
             }
             let Some(pdu) = ip.forward(pdu, passage, passing) else { continue };
-            let mut up = |pdu| ip.on_packet(pdu, tx_queues[port], edge, cx);
+            let mut up = |pdu| ip.on_packet(pdu, (port, tx_queues[port]), edge, cx);
             if *merges {
                 merge.on_packet(pdu, &mut up);
             } else {
                 up(pdu);
             }
         }
-        merge.flush(&mut |pdu| ip.on_packet(pdu, tx_queues[port], edge, cx));
+        merge.flush(&mut |pdu| ip.on_packet(pdu, (port, tx_queues[port]), edge, cx));
         while let Some(delivery) = ip.discoveries.pop_front() {
             if let Some(link) = link {
                 link.on_discovery(delivery, cx);

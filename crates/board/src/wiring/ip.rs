@@ -63,9 +63,15 @@ impl IpStack {
         }
     }
 
-    /// Handles a packet that has arrived through the circuit or port of a TX queue.
-    pub(crate) fn on_packet(&mut self, pdu: Pdu, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
-        match self.ip.arrive(pdu, cx) {
+    /// Handles a packet that has arrived at a port, through the circuit or port of a TX queue.
+    pub(crate) fn on_packet(
+        &mut self,
+        pdu: Pdu,
+        (port, tx_queue): (usize, usize),
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+    ) {
+        match self.ip.arrive(pdu, port, cx) {
             Some(delivery) => self.deliver(delivery, tx_queue, edge, cx),
             None => self.report(cx),
         }

@@ -162,10 +162,11 @@ impl Ip {
         self.own6.iter().any(|own| own.address == address)
     }
 
-    pub(super) fn listens_to(&self, group: IpAddr) -> bool {
+    /// Returns whether packets to a group that arrive at a port are taken (RFC 1112 §7.2).
+    pub(super) fn listens_to(&self, port: usize, group: IpAddr) -> bool {
         group == IpAddr::V4(igmp::ALL_HOSTS)
             || group == IpAddr::V6(discovery::ALL_NODES)
-            || self.groups.iter().any(|(_, known)| *known == group)
+            || self.groups.contains(&(port, group))
     }
 
     /// Sets whether packets to any unicast address are taken, as a transparent proxy does.
@@ -243,8 +244,8 @@ impl Ip {
         self.is_ours(address).then(|| own6.map(|own| own.port).or_else(|| Some(route()?.port))).flatten()
     }
 
-    /// Returns the port on which a group is joined that no address selects: that of the route to it, or else
-    /// the first one with an address of its family.
+    /// Returns the port for a membership that names no interface: that of the route to the group, or else the
+    /// first one with an address of its family.
     pub fn port_for_group(&self, group: IpAddr) -> Option<usize> {
         let is_near = |route: &&Route| route.gateway.is_none() && route.source.is_ipv4() == group.is_ipv4();
         let routed = || self.routes.find(group).map(|route| route.port);
@@ -348,9 +349,9 @@ impl Ip {
         self.looped.pop_front()
     }
 
-    /// Checks a packet that arrived, and returns it without its header if it is for an upper layer.
+    /// Checks a packet that arrived at a port, and returns it without its header if it is for an upper layer.
     #[inline]
-    pub fn arrive(&mut self, mut pdu: Pdu, cx: &mut Context<'_>) -> Option<Delivery> {
+    pub fn arrive(&mut self, mut pdu: Pdu, port: usize, cx: &mut Context<'_>) -> Option<Delivery> {
         self.counters.packets_in += 1;
         let Some(moved) = pdu.pull_up(ipv4::HEADER_BYTES) else {
             self.counters.malformed += 1;
@@ -358,9 +359,9 @@ impl Ip {
         };
         cx.copies.header_bytes += moved as u64;
         match version(pdu.head()) {
-            Some(6) => self.arrive6(pdu, false, cx),
+            Some(6) => self.arrive6(pdu, port, false, cx),
             // The header decoder rejects any other version.
-            _ => self.arrive4(pdu, cx),
+            _ => self.arrive4(pdu, port, cx),
         }
     }
 

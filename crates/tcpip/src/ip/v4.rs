@@ -134,7 +134,7 @@ impl Ip {
     }
 
     #[inline]
-    pub(super) fn arrive4(&mut self, mut pdu: Pdu, cx: &mut Context<'_>) -> Option<Delivery> {
+    pub(super) fn arrive4(&mut self, mut pdu: Pdu, port: usize, cx: &mut Context<'_>) -> Option<Delivery> {
         let Some(moved) = pdu.pull_up(ipv4::header_bytes(pdu.head())) else {
             self.counters.malformed += 1;
             return None;
@@ -173,7 +173,8 @@ impl Ip {
         let (source, target) = (IpAddr::V4(header.source), IpAddr::V4(header.target));
         if !self.own4.contains(&header.target) {
             // RFC 1122 §3.3.6, §4.2.3.10: broadcast and multicast are accepted for UDP only, and for IGMP.
-            let is_for_all = self.listens_to(target) || self.is_broadcast(header.target);
+            let is_for_group = target.is_multicast() && self.listens_to(port, target);
+            let is_for_all = is_for_group || self.is_broadcast(header.target);
             brief.intercepted = self.intercepts(target);
             brief.to_group = is_for_all && matches!(protocol, protocol::UDP | protocol::IGMP);
             if !brief.intercepted && !brief.to_group {

@@ -115,7 +115,13 @@ impl Ip {
 
     /// Checks a packet that arrived, and returns it without its headers if it is for an upper layer.
     /// `is_whole` is set if it was reassembled from fragments.
-    pub(super) fn arrive6(&mut self, mut pdu: Pdu, is_whole: bool, cx: &mut Context<'_>) -> Option<Delivery> {
+    pub(super) fn arrive6(
+        &mut self,
+        mut pdu: Pdu,
+        port: usize,
+        is_whole: bool,
+        cx: &mut Context<'_>,
+    ) -> Option<Delivery> {
         let Some(moved) = pdu.pull_up(HEADER_BYTES) else {
             self.counters.malformed += 1;
             return None;
@@ -140,7 +146,7 @@ impl Ip {
             intercepted: !self.is_ours6(header.target) && self.intercepts(header.target.into()),
         };
         let is_for_us =
-            self.is_ours6(header.target) || (brief.to_group && self.listens_to(header.target.into()));
+            self.is_ours6(header.target) || (brief.to_group && self.listens_to(port, header.target.into()));
         if !is_for_us && !brief.intercepted {
             self.counters.not_ours += 1;
             return None;
@@ -175,7 +181,9 @@ impl Ip {
                 pdu.pull_head(at);
                 Some(Delivery { source, target, protocol, pdu, brief })
             }
-            Verdict::Fragment(fragment, at) => self.collect6(fragment, at, source, target, brief, pdu, cx),
+            Verdict::Fragment(fragment, at) => {
+                self.collect6(fragment, at, source, target, brief, pdu, port, cx)
+            }
             Verdict::Drop => None,
             Verdict::Report { code, pointer, group_too } => {
                 if !brief.to_group || group_too {
@@ -301,6 +309,7 @@ impl Ip {
         target: IpAddr,
         brief: HeaderInfo,
         mut pdu: Pdu,
+        port: usize,
         cx: &mut Context<'_>,
     ) -> Option<Delivery> {
         self.counters.fragments_in += 1;
@@ -346,7 +355,7 @@ impl Ip {
         let (IpAddr::V6(source), IpAddr::V6(target)) = (source, target) else { return None };
         let front = header6(whole.next_header, whole.pdu.len(), source, target, whole.brief);
         front.write(whole.pdu.push_head(HEADER_BYTES));
-        self.arrive6(whole.pdu, true, cx)
+        self.arrive6(whole.pdu, port, true, cx)
     }
 }
 

@@ -102,7 +102,7 @@ proptest! {
             for part in packet.chunks(4096) {
                 pdu.push_body(bench.memory.receive.take().unwrap().append(part).unwrap()).unwrap();
             }
-            got.extend(bench.with(|ip, cx| ip.arrive(pdu, cx)));
+            got.extend(bench.with(|ip, cx| ip.arrive(pdu, 0, cx)));
             // A duplicate after the last fragment starts a new datagram, which stays incomplete.
             if twice && packet.len() <= 4096 && packets.len() > 1 {
                 got.extend(bench.arrive(packet));

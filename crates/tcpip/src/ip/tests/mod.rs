@@ -59,7 +59,7 @@ impl Bench {
 
     fn arrive(&mut self, bytes: &[u8]) -> Option<Delivery> {
         let pdu = self.pdu(bytes);
-        self.with(|ip, cx| ip.arrive(pdu, cx))
+        self.with(|ip, cx| ip.arrive(pdu, 0, cx))
     }
 
     fn send(&mut self, packet: Packet) -> Vec<Hop> {

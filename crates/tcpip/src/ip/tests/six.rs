@@ -173,10 +173,12 @@ fn packets_with_impossible_addresses_are_dropped() {
         assert_eq!(counted(&bench), expected, "{source} {target}");
     }
     let mut bench = bench();
-    bench.ip.listen_to_group(3, six("ff02::1:ff00:1").into(), true);
-    assert!(
-        bench.arrive(&packet6(58, b"message-", |header| header.target = six("ff02::1:ff00:1"))).is_some()
-    );
+    // RFC 1112 §7.2: a group is joined on one port, and these packets arrive at port 0.
+    for (port, is_taken) in [(3, false), (0, true)] {
+        bench.ip.listen_to_group(port, six("ff02::1:ff00:1").into(), true);
+        let bytes = packet6(58, b"message-", |header| header.target = six("ff02::1:ff00:1"));
+        assert_eq!(bench.arrive(&bytes).is_some(), is_taken, "joined on port {port}");
+    }
 }
 
 #[test]
