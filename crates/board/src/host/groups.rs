@@ -2,8 +2,8 @@
 //!
 //! Join       the first socket that joins a group on a port makes the port listen to it, and an Ethernet link
 //!            reports it (IGMP, MLD). The last one that leaves ends this.
-//! Receive    as in Linux (ip(7), IP_MULTICAST_ALL), a socket on the wildcard address receives the datagrams
-//!            of all groups that any socket has joined, at its port.
+//! Receive    like Linux with IP_MULTICAST_ALL (its default), a socket on the wildcard address receives the
+//!            datagrams to its port of all groups that any socket has joined on the port where they arrive.
 //! Limits     [`MEMBERSHIPS_MAX`] for each socket.
 
 use super::streams::Host;
@@ -35,15 +35,20 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Leaves a group.
+    /// Leaves a group: on the port that [`join`](Self::join) would choose now or, if the socket has not joined
+    /// it there, on any port.
     ///
     /// # Errors
-    /// Same as for [`join`](Self::join); `BadAddress` also if the socket has not joined the group.
+    /// [`HostError::Udp`]: there is no such socket; the socket has not joined the group (`BadAddress`).
     pub fn leave(&mut self, socket: SocketId, group: IpAddr, interface: IpAddr) -> Result<(), HostError> {
-        let port = self.group_port(socket, group, interface)?;
+        self.board.stack.ip.udp.local(socket)?;
+        // Routes and addresses may have changed since the join.
+        let chosen = self.group_port(socket, group, interface).ok();
         let memberships = &mut self.board.stack.edge.memberships;
-        let at = memberships.iter().position(|known| *known == (socket, port, group));
-        memberships.swap_remove(at.ok_or(Refusal::BadAddress)?);
+        let own =
+            || memberships.iter().enumerate().filter(|(_, known)| (known.0, known.2) == (socket, group));
+        let at = own().find(|(_, known)| Some(known.1) == chosen).or_else(|| own().next()).map(|(at, _)| at);
+        let (_, port, _) = memberships.swap_remove(at.ok_or(Refusal::BadAddress)?);
         self.board.stack.listen_to_group(port, group, false);
         Ok(())
     }

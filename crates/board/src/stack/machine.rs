@@ -182,10 +182,14 @@ impl Stack {
     pub(crate) fn listen_to_group(&mut self, port: usize, group: IpAddr, listen: bool) {
         let Stack { ip, edge, ports, now, unsettled, .. } = self;
         *unsettled = true;
+        // RFC 3810 §6: groups of scopes 0 and 1 are not reported.
+        let is_reported = !matches!(group, IpAddr::V6(group) if group.octets()[1] & 0xf < 2);
         match &mut ports[port] {
-            Port::Packets(PacketPort { link: Some(link), .. }) if listen => link.join(group, *now),
-            Port::Packets(PacketPort { link: Some(link), .. }) => link.leave(group, *now),
-            // Without a link, nobody is told.
+            Port::Packets(PacketPort { link: Some(link), .. }) if is_reported => match listen {
+                true => link.join(group, *now),
+                false => link.leave(group, *now),
+            },
+            // Without a link, there is nobody to report to.
             _ => {
                 let is_wanted = edge.memberships.iter().any(|known| (known.1, known.2) == (port, group));
                 ip.ip.listen_to_group(port, group, is_wanted);

@@ -251,8 +251,25 @@ fn memberships_are_limited_and_wrong_ones_refused() {
         assert_eq!(host.join(socket, group, interface), Err(why), "{group} {interface}");
     }
     assert_eq!(host.leave(socket, group(99), any()), Err(HostError::Udp(Refusal::BadAddress)));
-    host.leave(socket, group(1), any()).unwrap();
+    // The board no longer has the address, or the route has changed.
+    host.leave(socket, group(1), ip4(1)).unwrap();
+    host.leave(socket, group(2), ip4(0)).unwrap();
+    host.join(socket, group(2), any()).unwrap();
     host.join(socket, six_group, six("::").into()).unwrap();
     hub.pass(second(15));
+    hub.check_home();
+}
+
+#[test]
+fn ipv6_groups_of_interface_scope_are_not_reported() {
+    let (mut hub, socket) = settled();
+    for (group, is_reported) in [("ff00::77", false), ("ff01::77", false), ("ff02::77", true)] {
+        let before = hub.count(0, "ethernet", "mld_reports_out");
+        hub.boards[0].host().join(socket, six(group).into(), six("::").into()).unwrap();
+        hub.pass(second(15));
+        assert_eq!(hub.count(0, "ethernet", "mld_reports_out") > before, is_reported, "{group}");
+        hub.boards[0].host().leave(socket, six(group).into(), six("::").into()).unwrap();
+        hub.pass(second(15));
+    }
     hub.check_home();
 }

@@ -11,7 +11,8 @@
 //! Limits           at most one response per second, even if queries allow no delay: a flood of queries must
 //!                  not become a flood of reports. The groups are those of our addresses and of sockets,
 //!                  whose number is bounded.
-//! Not reported     the all-nodes group, which IP accepts by itself (RFC 3810 §6).
+//! Not reported     the all-nodes group, which IP accepts by itself, and groups of scopes 0 and 1, which the
+//!                  board does not join here (RFC 3810 §6).
 //! Not implemented  source filters: every listener accepts all sources, so a query for some sources is
 //!                  answered like one for the group.
 
