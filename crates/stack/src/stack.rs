@@ -121,7 +121,7 @@ impl Stack {
     pub fn bind(&self, local: SocketAddr) -> io::Result<UdpSocket> {
         let (id, local) = self.handle.call(|table, host| {
             table.check()?;
-            let (id, local) = streams::bind(host, local).map_err(end_error)?;
+            let (id, local) = streams::bind(host, local, |_| true).map_err(end_error)?;
             table.add_socket(id);
             Ok::<_, io::Error>((id, local))
         })?;

@@ -21,12 +21,20 @@ pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u
 }
 
 /// Opens a datagram socket for a program. `::` covers both address families. Port 0 means a random port, or
-/// the next free one after it. Returns the socket and its address.
+/// the next free one after it. An address for which `is_free` returns false is in use. Returns the socket and
+/// its address.
 ///
 /// # Errors
 /// The address is not one of the board's, or is in use; there are too many sockets.
-pub fn bind(host: &mut Host<'_>, local: SocketAddr) -> Result<(SocketId, SocketAddr), EndReason> {
-    choose(host, local, |host, local| Ok(host.bind_with(local, false)?))
+pub fn bind(
+    host: &mut Host<'_>,
+    local: SocketAddr,
+    is_free: impl Fn(SocketAddr) -> bool,
+) -> Result<(SocketId, SocketAddr), EndReason> {
+    choose(host, local, |host, local| match is_free(local) {
+        true => Ok(host.bind_with(local, false)?),
+        false => Err(EndReason::InUse),
+    })
 }
 
 /// Listens by `listen` on the port of `local` or, for port 0, on a dynamic one.

@@ -11,21 +11,24 @@
 //! Errors    if there is no route for a datagram, the program gets a packet with the error. It gets ICMP
 //!           errors only for a remote address that it has set, as on other hosts (RFC 1122 §4.1.3.3), unless
 //!           it asks for all (IP_RECVERR).
-//! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the same address as others if all of
-//!           those have set their remote addresses: servers bind such a socket for the next client. A
-//!           datagram goes to the socket whose remote address is the datagram's sender, or else to the one
-//!           without a remote address. With SO_REUSEPORT, several sockets of one user without a remote
-//!           address may be bound to it; a hash of the addresses of a datagram selects one. While several
-//!           sockets share an address, datagrams for a full one are dropped.
+//! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the same address as others of its user
+//!           if all have the option and all of the others have set their remote addresses: servers bind such
+//!           a socket for the next client. A datagram goes to the first socket whose remote address is the
+//!           datagram's sender, or else to the one without a remote address. With SO_REUSEPORT, several
+//!           sockets of one user without a remote address may be bound to it; a hash of the addresses of a
+//!           datagram selects one. Only with SO_REUSEPORT can a socket be bound to the wildcard address, and
+//!           another one to a specific address and the same port. While several sockets share an address,
+//!           datagrams for a full one are dropped.
 //! Groups    a socket at the wildcard address receives the datagrams to its port of all groups that any
 //!           socket has joined, as in Linux (ip(7), IP_MULTICAST_ALL). Sockets that share an address get a
 //!           copy each.
 //! Trust     the board parses its own copy of each packet, which the program cannot change. A program that
 //!           sends an invalid packet is disconnected. Datagrams leave only from the address and port to which
 //!           the socket is bound.
-//! Requests  name a socket by its local address. Among several with that address, the program's end of the
-//!           socket has an abstract name whose random part begins with the request's tag; a program that uses
-//!           no such names means the one without a remote address.
+//! Requests  Requests name a socket by its local address. If several sockets have that address, the tag
+//!           selects one: the first four bytes of the random part of the abstract name of the program's end.
+//!           A tag of zero means the socket without a remote address. Only the user of a socket and root can
+//!           name it.
 //!
 //! [`Request::Bind`]: kiban_attach::Request::Bind
 
@@ -57,6 +60,10 @@ struct ProgramSocket {
     local: SocketAddr,
     /// The only remote address from which it receives.
     remote: Option<SocketAddr>,
+    /// The program's user; `None` if the system does not say.
+    user: Option<u32>,
+    /// Whether it allows others at its address once all have a remote address (SO_REUSEADDR).
+    reuse_address: bool,
     /// The user whose sockets may have the same address (SO_REUSEPORT).
     shared_by: Option<u32>,
     /// The groups that it has joined, each with the address of an interface.
@@ -70,8 +77,8 @@ struct ProgramSocket {
 }
 
 impl ProgramSocket {
-    /// Returns the start of the random part of the abstract name of the program's end, behind a zero and
-    /// "kiban"; `None` if it has no such name.
+    /// Returns the first four bytes of the random part of the abstract name, which follows a zero byte and
+    /// `kiban`; `None` if the program's end has no such name.
     fn tag(&self) -> Option<u32> {
         let name = SockRef::from(&self.socket).peer_addr().ok()?;
         let random = name.as_abstract_namespace()?.strip_prefix(b"kiban")?;
@@ -126,9 +133,16 @@ impl Datagrams {
         if remote.is_some_and(|remote| host.source_for(remote.ip()).is_none()) {
             return Err((socket, EndReason::NoRoute));
         }
-        let shared_by = if shares.reuse_port { user_of(&socket) } else { None };
-        let shared = self.shared_at(local, shares.reuse_address, shared_by);
-        let bound = shared.map_or_else(|| kiban_board::streams::bind(host, local), |id| Ok((id, local)));
+        let user = user_of(&socket);
+        let shared_by = user.filter(|_| shares.reuse_port);
+        let reuse_address = shares.reuse_address;
+        let shared = self.shared_at(local, reuse_address, shared_by, user);
+        let is_free = |local| !self.overlaps(local, shared_by);
+        let bound = match shared {
+            Some(id) if is_free(local) => Ok((id, local)),
+            Some(_) => Err(EndReason::InUse),
+            None => kiban_board::streams::bind(host, local, is_free),
+        };
         let (id, local) = match bound {
             Ok(bound) => bound,
             Err(why) => return Err((socket, why)),
@@ -144,48 +158,86 @@ impl Datagrams {
         }
         let (remote, waiting, is_watched) = (None, None, false);
         let (groups, takes_errors) = (Vec::new(), false);
-        let program =
-            ProgramSocket { id, local, remote, shared_by, groups, takes_errors, socket, waiting, is_watched };
+        let program = ProgramSocket {
+            id,
+            local,
+            remote,
+            user,
+            reuse_address,
+            shared_by,
+            groups,
+            takes_errors,
+            socket,
+            waiting,
+            is_watched,
+        };
         self.sockets.insert(number, program);
         Ok(())
     }
 
-    /// Returns the board's socket at an address that another one may share: all sockets there have a remote
-    /// address (SO_REUSEADDR), or all have the same user (SO_REUSEPORT).
-    fn shared_at(&self, local: SocketAddr, reuse_address: bool, user: Option<u32>) -> Option<SocketId> {
+    /// Returns the board's socket at an address that another one of `user` may share: all sockets there are
+    /// this user's, and either all have SO_REUSEADDR and a remote address, or all have SO_REUSEPORT, which
+    /// `shared_by` stands for.
+    fn shared_at(
+        &self,
+        local: SocketAddr,
+        reuse_address: bool,
+        shared_by: Option<u32>,
+        user: Option<u32>,
+    ) -> Option<SocketId> {
         let there = || self.sockets.values().filter(|its| its.local == local);
-        let may_share = (reuse_address && there().all(|its| its.remote.is_some()))
-            || (user.is_some() && there().all(|its| its.shared_by == user));
+        let is_for_next = |its: &ProgramSocket| its.reuse_address && its.user == user && its.remote.is_some();
+        let may_share = (reuse_address && user.is_some() && there().all(is_for_next))
+            || (shared_by.is_some() && there().all(|its| its.shared_by == shared_by));
         there().next().filter(|_| may_share).map(|its| its.id)
     }
 
+    /// Returns whether a socket at this address would take datagrams from one at the wildcard address, or the
+    /// reverse. Sockets that `shared_by` shares its addresses with do not count.
+    fn overlaps(&self, local: SocketAddr, shared_by: Option<u32>) -> bool {
+        let covers = |wide: SocketAddr, narrow: SocketAddr| match wide.ip() {
+            IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),
+            // The socket receives IPv4, too.
+            IpAddr::V6(wide) => wide.is_unspecified(),
+        };
+        self.sockets.values().any(|its| {
+            its.local != local
+                && its.local.port() == local.port()
+                && (covers(its.local, local) || covers(local, its.local))
+                && (shared_by.is_none() || its.shared_by != shared_by)
+        })
+    }
+
     /// Returns the socket with a local address: the one that is bound to it, or else to all addresses; and
-    /// with this tag, if it is not zero.
-    fn at(&mut self, (local, tag): (SocketAddr, u32)) -> Option<&mut ProgramSocket> {
+    /// with this tag, if it is not zero. `user` must be the socket's user or root.
+    fn at(&mut self, (local, tag): (SocketAddr, u32), user: Option<u32>) -> Option<&mut ProgramSocket> {
+        let is_allowed = |its: &ProgramSocket| user == Some(0) || (user.is_some() && its.user == user);
         let find = |is_it: &dyn Fn(&ProgramSocket) -> bool| {
-            self.sockets.iter().find(|(_, its)| is_it(its)).map(|(&number, _)| number)
+            self.sockets.iter().find(|(_, its)| is_allowed(its) && is_it(its)).map(|(&number, _)| number)
         };
         let is_any = |its: &ProgramSocket| {
             its.local.ip().is_unspecified() && its.local.port() == local.port() && local.port() != 0
         };
-        let is_tagged = |its: &ProgramSocket| tag != 0 && its.tag() == Some(tag);
-        let number = find(&|its| (its.local == local || is_any(its)) && is_tagged(its))
-            .or_else(|| find(&|its| its.local == local && its.remote.is_none()))
-            .or_else(|| find(&|its| its.local == local))
-            .or_else(|| find(&|its| is_any(its) && its.remote.is_none()))
-            .or_else(|| find(&is_any))?;
-        self.sockets.get_mut(&number)
+        let number = match tag {
+            0 => find(&|its| its.local == local && its.remote.is_none())
+                .or_else(|| find(&|its| its.local == local))
+                .or_else(|| find(&|its| is_any(its) && its.remote.is_none()))
+                .or_else(|| find(&is_any)),
+            _ => find(&|its| (its.local == local || is_any(its)) && its.tag() == Some(tag)),
+        };
+        self.sockets.get_mut(&number?)
     }
 
     /// Sets the remote address of a socket.
     pub(super) fn set_remote(
         &mut self,
         local: (SocketAddr, u32),
+        user: Option<u32>,
         remote: Option<SocketAddr>,
         host: &Host<'_>,
     ) -> Indication {
         let ended = |why| Indication::Ended { slot: 0, why };
-        let Some(socket) = self.at(local) else { return ended(EndReason::Closed) };
+        let Some(socket) = self.at(local, user) else { return ended(EndReason::Closed) };
         let source = match remote {
             Some(remote) => match host.source_for(remote.ip()) {
                 Some(source) => source,
@@ -202,20 +254,23 @@ impl Datagrams {
     pub(super) fn set_member(
         &mut self,
         (local, tag): (SocketAddr, u32),
-        group: IpAddr,
-        joins: bool,
+        user: Option<u32>,
+        (group, joins): (IpAddr, bool),
         host: &mut Host<'_>,
     ) -> Indication {
         let ended = |why| Indication::Ended { slot: 0, why };
         let any = if group.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let is_same_family = local.is_ipv4() == group.is_ipv4();
-        let member = (group, if is_same_family { local.ip() } else { any });
-        let Some(socket) = self.at((local, tag)) else { return ended(EndReason::Closed) };
-        let (id, known) = (socket.id, socket.groups.iter().position(|its| *its == member));
-        match known {
+        let mut member = (group, if is_same_family { local.ip() } else { any });
+        let Some(socket) = self.at((local, tag), user) else { return ended(EndReason::Closed) };
+        let id = socket.id;
+        let exact = socket.groups.iter().position(|its| *its == member);
+        // The local address changes when the socket gets a remote address.
+        let alone = || socket.groups.iter().position(|its| its.0 == group).filter(|_| !joins);
+        match exact.or_else(alone) {
             None if joins && socket.groups.len() >= MEMBERSHIPS_MAX => return ended(EndReason::TooMany),
             None if joins => socket.groups.push(member),
-            Some(at) if !joins => drop(socket.groups.swap_remove(at)),
+            Some(at) if !joins => member = socket.groups.swap_remove(at),
             None => return ended(EndReason::BadAddress),
             Some(_) => return ended(EndReason::InUse),
         }
@@ -229,7 +284,7 @@ impl Datagrams {
         match result {
             Ok(()) => Indication::Opened { slot: 0, local },
             Err(refused) => {
-                if let (true, Some(socket)) = (joins, self.at((local, tag))) {
+                if let (true, Some(socket)) = (joins, self.at((local, tag), user)) {
                     socket.groups.retain(|its| *its != member);
                 }
                 ended(refused.into())
@@ -238,8 +293,8 @@ impl Datagrams {
     }
 
     /// Returns the remote address of a socket.
-    pub(super) fn query_remote(&mut self, (local, tag): (SocketAddr, u32)) -> Indication {
-        match self.at((local, tag)).and_then(|socket| socket.remote) {
+    pub(super) fn query_remote(&mut self, (local, tag): (SocketAddr, u32), user: Option<u32>) -> Indication {
+        match self.at((local, tag), user).and_then(|socket| socket.remote) {
             Some(remote) => Indication::Accepted { listener: 0, slot: 0, local, remote },
             None => Indication::Ended { slot: 0, why: EndReason::Closed },
         }
@@ -358,12 +413,19 @@ impl Datagrams {
                 continue;
             }
             let mut takers = |wanted: Option<SocketAddr>| {
-                let number_of =
-                    programs.iter().filter(|(_, program)| program.remote == wanted).count() as u64;
+                let shares =
+                    |program: &ProgramSocket| program.remote == wanted && program.shared_by.is_some();
+                let number_of = programs.iter().filter(|(_, program)| shares(program)).count() as u64;
                 // The board's port is the same for all of them.
-                let chosen = hash.hash_one((remote, local)).checked_rem(number_of)?;
-                let mut those = programs.iter_mut().filter(|(_, program)| program.remote == wanted);
-                those.nth(chosen as usize).map(|(_, program)| program.pass(packet, counters))
+                let chosen = hash.hash_one((remote, local)).checked_rem(number_of);
+                let takes = |program: &ProgramSocket| match chosen {
+                    Some(_) => shares(program),
+                    None => program.remote == wanted,
+                };
+                let mut those = programs.iter_mut().filter(|(_, program)| takes(program));
+                let (_, program) = those.nth(chosen.unwrap_or(0) as usize)?;
+                program.pass(packet, counters);
+                Some(())
             };
             // A datagram that no program takes is lost.
             let _ = takers(Some(remote)).or_else(|| takers(None));

@@ -54,6 +54,8 @@ const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of clients accepted in one call.
 const CALLERS_MAX: usize = 64;
+/// The maximum number of pending Fast Open connections of a listener (Linux: `net.core.somaxconn`).
+const FAST_OPEN_PENDING_MAX: u32 = 4096;
 
 /// A program's listener.
 struct ProgramListener {
@@ -184,11 +186,14 @@ impl Sockets {
                 return self.bind((number, socket), (local, remote, shares), host);
             }
             Some(Request::SetRemote { local, tag, remote }) => {
-                (self.datagrams.set_remote((local, tag), remote, host), None)
+                (self.datagrams.set_remote((local, tag), user_of(&socket), remote, host), None)
             }
-            Some(Request::QueryRemote { local, tag }) => (self.datagrams.query_remote((local, tag)), None),
+            Some(Request::QueryRemote { local, tag }) => {
+                (self.datagrams.query_remote((local, tag), user_of(&socket)), None)
+            }
             Some(Request::Member { local, tag, group, joins }) => {
-                (self.datagrams.set_member((local, tag), group.ip(), joins, host), None)
+                let member = (group.ip(), joins);
+                (self.datagrams.set_member((local, tag), user_of(&socket), member, host), None)
             }
             Some(Request::QueryEnd { local, remote }) => {
                 (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
@@ -282,6 +287,7 @@ impl Sockets {
         let mut taken = 0;
         if let Some(data) = fast.filter(|data| syn_waits && !data.is_empty()) {
             taken = host.write(stream, data).unwrap_or(0);
+            self.counters.bytes_out += taken as u64;
             syn_waits = false;
         }
         let begun = pair().and_then(|(ours, theirs)| {
@@ -436,7 +442,7 @@ impl Sockets {
             for listener in those {
                 listener.options.set(option, value);
                 if option == StreamOption::FastOpen {
-                    let _ = host.set_fast_open(listener.number, value);
+                    let _ = host.set_fast_open(listener.number, value.min(FAST_OPEN_PENDING_MAX));
                 }
             }
         }

@@ -92,6 +92,10 @@ fn datagrams_go_between_a_program_on_a_board_and_the_kernel() {
         let error = |error: io::Error| error.kind();
         let taken = bind(&dir, "0.0.0.0", 5353).map(drop).map_err(error);
         assert_eq!(taken, Err(io::ErrorKind::AddrInUse));
+        let covered = bind(&dir, "10.9.0.2", 5353).map(drop).map_err(error);
+        assert_eq!(covered, Err(io::ErrorKind::AddrInUse), "the socket at all addresses has the port");
+        let covers = bind(&dir, "0.0.0.0", near.local_addr().port()).map(drop).map_err(error);
+        assert_eq!(covers, Err(io::ErrorKind::AddrInUse), "the other socket would keep its datagrams");
         let foreign = bind(&dir, "192.0.2.1", 0).map(drop).map_err(error);
         assert_eq!(foreign, Err(io::ErrorKind::AddrNotAvailable));
         near.send_to(b"lost", at("192.0.2.1", 9)).expect("room");

@@ -27,7 +27,7 @@ pub(crate) struct Listener {
     /// Number of Fast Open sessions whose handshake is not complete, and its limit.
     pub(crate) fast_open_pending: u32,
     pub(crate) fast_open_pending_max: u32,
-    /// Until when sessions count as pending that a RST has ended, in order.
+    /// When each session that a RST ended stops counting as pending, oldest first.
     pub(crate) fast_open_resets: VecDeque<Instant>,
 }
 

@@ -45,6 +45,10 @@ for number in range(2, 20):
 assert caught(lambda: s.setsockopt(IP, join, member("239.0.0.20"))) == errno.ENOBUFS
 s.setsockopt(IP, leave, member(group))
 assert not receives(s) and receives(s, "239.1.2.4")
+# A connected socket leaves the groups that it has joined before.
+s.connect(kernel.getsockname())
+s.setsockopt(IP, leave, member("239.0.0.2"))
+assert caught(lambda: s.setsockopt(IP, leave, member("239.0.0.2"))) == errno.EADDRNOTAVAIL
 s.close()
 
 # Sockets that share the port get a copy each. The group is left with the last one.
@@ -58,6 +62,12 @@ for left in (first, second), (second,):
     for each in left:
         assert each.recv(9) == b"news"
     first.close()
+second.close()
+while caught(lambda: udp().close()) == errno.EADDRINUSE:
+    pass
+s = udp()
+assert not receives(s)
+s.close()
 
 # IPv6.
 six = udp(("::", port + 1), socket.AF_INET6)
