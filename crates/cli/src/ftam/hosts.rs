@@ -2,9 +2,10 @@
 //!
 //! Purpose     `kiban ftam ls exchange:calls` replaces an address, selectors and options on each command.
 //! Location    the file given by --hosts; otherwise `kiban/ftam.toml` in `$XDG_CONFIG_HOME` or `~/.config`.
-//!             Only the default file may be missing.
+//!             Only the default file may be missing or inaccessible.
 //! Precedence  options on the command line, then the host's entry, then the defaults.
-//! Safety      a file that other users can write is refused, because it may contain commands.
+//! Safety      a file that belongs to another user (except root), or that others can write, is refused,
+//!             because it may contain commands.
 //! Errors      name the file, the line, the key and the remedy.
 
 use super::kinds::Kind;
@@ -16,15 +17,14 @@ use kiban_osi::session::Versions;
 use kiban_osi::wire::tpkt::PORT;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use toml::Spanned;
 
 /// Maximum length of a hosts file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// The keys of a host, for error messages.
 const KEYS: &str = "a host is a table [hosts.NAME] with the key address and, optionally, user, account, \
@@ -44,7 +44,7 @@ struct HostTable {
     address: Spanned<String>,
     user: Option<String>,
     account: Option<String>,
-    password_command: Option<String>,
+    password_command: Option<Spanned<String>>,
     password_file: Option<PathBuf>,
     #[serde(rename = "type")]
     kind: Option<Spanned<String>>,
@@ -98,28 +98,27 @@ impl Hosts {
     pub(super) fn read(given: Option<&Path>) -> Result<Hosts, String> {
         let Some(file) = given.map(PathBuf::from).or_else(default_file) else { return Ok(Hosts::default()) };
         let text = (|| {
-            let mut opened = kiban_os::regular::open(&file)?;
-            let mode = opened.metadata()?.permissions().mode();
-            let mut text = String::new();
-            Read::by_ref(&mut opened).take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-            Ok((mode, text))
+            let opened = kiban_os::regular::open(&file)?;
+            let about = opened.metadata()?;
+            Ok((about, kiban_os::regular::text(opened, FILE_BYTES_MAX)?))
         })();
-        let (mode, text) = match text {
+        let (about, text) = match text {
             Ok(read) => read,
             Err(error) => {
+                use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
                 let error: std::io::Error = error;
-                if given.is_none() && error.kind() == std::io::ErrorKind::NotFound {
+                // A service may have a home directory that it cannot enter, or none.
+                let is_absent = matches!(error.kind(), NotFound | NotADirectory | PermissionDenied);
+                if given.is_none() && is_absent {
                     return Ok(Hosts { file, hosts: BTreeMap::new() });
                 }
                 return Err(format!("cannot read the hosts file {}: {error}", file.display()));
             }
         };
-        if mode & 0o022 != 0 {
-            let (file, mode) = (file.display(), mode & 0o777);
-            return Err(format!(
-                "{file}: users other than its owner can write to it (mode {mode:03o}), and so make you run \
-                commands; run `chmod 600 {file}`"
-            ));
+        let own = rustix::process::geteuid().as_raw();
+        if let Some(why) = why_unsafe(about.uid(), about.mode(), own) {
+            let file = file.display();
+            return Err(format!("{file}: {why}, who could make you run commands; run `chmod 600 {file}`"));
         }
         Hosts::parse(&text, &file)
     }
@@ -166,6 +165,20 @@ impl Hosts {
     }
 }
 
+/// Returns why users other than root and `own` could change a file.
+fn why_unsafe(owner: u32, mode: u32, own: u32) -> Option<String> {
+    match mode & 0o777 {
+        _ if owner != 0 && owner != own => Some("belongs to another user".into()),
+        mode if mode & 0o022 != 0 => Some(format!("is writable by group or others (mode {mode:03o})")),
+        _ => None,
+    }
+}
+
+/// Formats a host and port, with brackets around an IPv6 address.
+pub(super) fn endpoint(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Returns whether a text has the form of a host's name in a hosts file.
 pub(super) fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -206,6 +219,10 @@ impl HostTable {
                 }
             }
         };
+        if let (Some(command), Some(_)) = (&self.password_command, &self.password_file) {
+            let wrong = "the host also has a password-file: keep one of them".into();
+            return Err((command.span().start, "password-command", wrong));
+        }
         let version = number("session-version", &self.session_version, 1..=2)?;
         let within = |path: Option<PathBuf>| path.map(|path| folder.join(path));
         let peer = PeerArgs::new(
@@ -220,7 +237,7 @@ impl HostTable {
             port: address.port.unwrap_or(PORT),
             user: self.user,
             account: self.account,
-            password_command: self.password_command,
+            password_command: self.password_command.map(Spanned::into_inner),
             password_file: within(self.password_file),
             kind,
             peer,
@@ -276,7 +293,7 @@ impl ListHosts {
             .iter()
             .map(|(name, entry)| HostLine {
                 name,
-                address: format!("{}:{}", entry.host, entry.port),
+                address: endpoint(&entry.host, entry.port),
                 user: entry.user.as_deref(),
             })
             .collect();
@@ -320,6 +337,21 @@ mod tests {
     }
 
     #[test]
+    fn only_root_and_the_user_may_own_the_file() {
+        for (owner, mode, word) in [
+            (7, 0o600, None),
+            (0, 0o644, None),
+            (8, 0o600, Some("another user")),
+            (7, 0o620, Some("mode 620")),
+        ] {
+            let why = why_unsafe(owner, 0o100000 | mode, 7);
+            assert_eq!(why.is_some(), word.is_some(), "{owner} {mode:o}");
+            assert!(why.unwrap_or_default().contains(word.unwrap_or_default()), "{owner} {mode:o}");
+        }
+        assert_eq!([endpoint("::1", 102), endpoint("h", 102)], ["[::1]:102", "h:102"]);
+    }
+
+    #[test]
     fn an_error_names_the_file_and_the_line() {
         for (text, line, words) in [
             ("[hosts.a]\nuser = \"eve\"\n", 1, "address"),
@@ -328,6 +360,11 @@ mod tests {
             ("[hosts.a]\naddress = \"h:x\"\n", 2, "hosts.a.address: 'x' is not a port"),
             ("[hosts.a]\naddress = \"h\"\ntype = \"word\"\n", 3, "use binary, text or sequential"),
             ("[hosts.a]\naddress = \"h\"\ntpdu-bytes = 5\n", 3, "must be 128 to 65531"),
+            (
+                "[hosts.a]\naddress = \"h\"\npassword-command = \"c\"\npassword-file = \"f\"\n",
+                3,
+                "also has a password-file",
+            ),
             ("[hosts.\"a/b\"]\naddress = \"h\"\n", 1, "invalid host name"),
             ("[host.a]\n", 1, "host"),
         ] {

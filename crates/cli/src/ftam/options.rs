@@ -86,7 +86,11 @@ impl Association {
         let hosts = Hosts::read(self.hosts_file.as_deref())?;
         let mut entry: Option<&HostEntry> = None;
         for remote in remotes.iter_mut() {
-            entry = remote.resolve(&hosts)?;
+            entry = remote.resolve(&hosts).map_err(|failure| match &self.shared {
+                // In a shell, a name without a host may be meant.
+                Some(_) => format!("{failure}; for a file with this name, write ./{remote}"),
+                None => failure,
+            })?;
         }
         let first = remotes.first().ok_or("no remote name")?;
         let same = |remote: &&mut Remote| {
@@ -117,7 +121,10 @@ impl Association {
         let mut all = self.clone();
         all.peer.complete(&entry.peer);
         all.account = all.account.or_else(|| entry.account.clone());
-        all.password_file = all.password_file.or_else(|| entry.password_file.clone());
+        // The environment takes precedence over the file's entry, and --password-file over both.
+        let has_variable = std::env::var_os(PASSWORD_VARIABLE).is_some();
+        let file = entry.password_file.clone().filter(|_| !has_variable);
+        all.password_file = all.password_file.or(file);
         all.password_command = entry.password_command.clone();
         all.no_recovery |= entry.no_recovery;
         all.version.session_version = all.version.session_version.or(entry.session_version);
