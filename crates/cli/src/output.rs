@@ -11,6 +11,15 @@ pub(crate) fn json_line(object: &impl serde::Serialize) -> Result<String, String
     serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
+/// Escapes control characters of a text from elsewhere, which could rewrite what a terminal shows.
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
 /// Writes to standard output. If the reader closes the pipe early, this is not an error.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     use std::io::Write;

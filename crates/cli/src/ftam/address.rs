@@ -1,7 +1,8 @@
 //! Remote names: `ftam://user@host:port/path`, or `NAME:path` with the name of a host in the hosts file.
 
 use super::glob::{is_pattern, plain, quoted};
-use super::hosts::{HostEntry, Hosts, is_name};
+use super::hosts::{HostEntry, Hosts, endpoint, is_name};
+use crate::output::printable;
 use kiban_osi::wire::tpkt::PORT;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode_byte, utf8_percent_encode};
 use std::cell::RefCell;
@@ -73,11 +74,12 @@ impl Remote {
 
     /// Returns the host and port, as `host:port` or `[address]:port`.
     pub(crate) fn endpoint(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        endpoint(&self.host, self.port)
+    }
+
+    /// Returns the same file with the address of the host in place of its name in the hosts file.
+    pub(crate) fn without_alias(&self) -> Remote {
+        Remote { alias: None, ..self.clone() }
     }
 }
 
@@ -92,6 +94,12 @@ pub(crate) fn with_base<T>(base: &Remote, work: impl FnOnce() -> T) -> T {
     let done = work();
     BASE.set(None);
     done
+}
+
+/// Returns a path that is relative to the current remote directory of a shell, if there is one.
+pub(crate) fn path_in_base(text: &str) -> Result<String, String> {
+    let base = BASE.with_borrow(Clone::clone).filter(|_| !Remote::is_meant_by(text));
+    Ok(base.map_or_else(|| text.to_owned(), |base| base.join(text).path))
 }
 
 impl Remote {
@@ -208,7 +216,8 @@ fn encode(text: &str, set: &'static AsciiSet) -> String {
 impl std::fmt::Display for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(alias) = &self.alias {
-            return write!(f, "{alias}:{}", self.pattern.as_ref().unwrap_or(&quoted(&self.path)));
+            let path = self.pattern.clone().unwrap_or_else(|| quoted(&self.path));
+            return write!(f, "{alias}:{}", printable(&path));
         }
         f.write_str("ftam://")?;
         if let Some(user) = &self.user {

@@ -1,10 +1,13 @@
 //! Arguments of the FTAM client commands.
 
-use super::address::Remote;
+use super::address::{Remote, path_in_base};
 use super::kinds::Kind;
 use super::options::Association;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+
+/// Default for the number of remote directories to list.
+const DIRECTORIES_MAX: usize = 10_000;
 
 /// Arguments common to all transfers.
 #[derive(Args, Clone)]
@@ -49,8 +52,14 @@ pub(super) struct Descent {
     #[arg(long, short)]
     pub(super) recursive: bool,
     /// Maximum number of remote directories to list, because a peer's tree may be endless.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "recursive")]
+    #[arg(long, value_name = "NUMBER", default_value_t = DIRECTORIES_MAX)]
     pub(super) directories_max: usize,
+}
+
+impl Default for Descent {
+    fn default() -> Descent {
+        Descent { recursive: false, directories_max: DIRECTORIES_MAX }
+    }
 }
 
 #[derive(Args)]
@@ -155,7 +164,7 @@ pub(super) struct Mv {
     #[arg(value_name = "REMOTE")]
     pub(super) remote: Remote,
     /// New name, without a host.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = path_in_base)]
     pub(super) to: String,
 }
 

@@ -1,5 +1,6 @@
 //! File attributes, as text and as JSON.
 
+use crate::output::printable;
 use kiban_lab::table::Table;
 use kiban_osi::ftam::filestore::Date;
 use kiban_osi::wire::ber::Oid;
@@ -147,7 +148,7 @@ impl FileAttributes {
         ];
         for (what, value) in rows {
             if let Some(value) = value {
-                table.row([what.to_owned(), value]);
+                table.row([what.to_owned(), printable(&value)]);
             }
         }
         table
@@ -163,10 +164,10 @@ pub(super) fn list(title: String, entries: &[FileAttributes]) -> Table {
         .text_column("modified")
         .text_column("creator");
     for entry in entries {
-        let said = |value: &Option<String>| value.clone().unwrap_or_default();
+        let said = |value: &Option<String>| value.as_deref().map(printable).unwrap_or_default();
         let slash = if entry.is_directory == Some(true) { "/" } else { "" };
         table.row([
-            format!("{}{slash}", entry.name),
+            format!("{}{slash}", printable(&entry.name)),
             said(&entry.kind),
             entry.bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
             said(&entry.modified),
@@ -178,7 +179,7 @@ pub(super) fn list(title: String, entries: &[FileAttributes]) -> Table {
 
 fn name_of(name: &PathnameAttribute) -> String {
     let (PathnameAttribute::Incomplete(name) | PathnameAttribute::Complete(name)) = name;
-    name.0.iter().map(|part| part.text().escape_debug().to_string()).collect::<Vec<_>>().join("/")
+    name.0.iter().map(|part| part.text()).collect::<Vec<_>>().join("/")
 }
 
 fn kind_of(name: Oid) -> String {

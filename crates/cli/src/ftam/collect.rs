@@ -6,16 +6,17 @@
 //! Not recursive  subdirectories are left out.
 
 use super::address::Remote;
-use super::arguments::{Parallel, Transfer};
+use super::arguments::{Descent, Parallel, Transfer};
 use super::collection::{Collection, token};
-use super::journal::STATE;
 use super::link::{Peer, PersistentClient};
 use super::listing::{NO_MATCH, RemoteFile, entries, expand, last_component};
+use super::local::STATE;
 use super::report::Report;
 use super::task::{Task, Way};
 use super::transfers::{self, root_of};
 use crate::board::control::time_or_seconds;
 use clap::Args;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -89,35 +90,37 @@ impl Collect {
         let mut report = Report::new(&self.transfer.association);
         collection.place_all(&mut report);
         let mut link = PersistentClient::new(peer, &collection.directory.join(STATE));
-        let mut files = Vec::new();
-        let mut is_complete = true;
+        let (mut files, mut tasks, mut listed) = (Vec::new(), Vec::new(), Vec::new());
         for remote in &self.remotes {
+            let argument = remote.without_alias().to_string();
             match list(&mut link, remote, self.transfer.retries).await {
-                Ok(found) => files.extend(found),
-                Err(failure) => {
-                    is_complete = false;
-                    report.failed(failure);
+                Ok(found) => {
+                    tasks.extend(found.iter().map(|file| self.task(file, &argument, collection)));
+                    files.extend(found);
+                    listed.push(argument);
                 }
+                Err(failure) => report.failed(failure),
             }
         }
-        if is_complete {
-            collection.forget_deleted(&files, &mut report);
-        }
-        let tasks = files.into_iter().map(|file| self.task(file, collection)).collect();
+        collection.forget_deleted(&listed, &files, &mut report);
+        // Two arguments may mean the same file, which two workers must not fetch at the same time.
+        let mut tokens = HashSet::new();
+        tasks.retain(|task| tokens.insert(task.name.clone()));
         let mut policy = self.transfer.policy(peer.kind);
         policy.retry.resume = true;
         let (collection, jobs) = (Some(collection.clone()), self.parallel.jobs.into());
         transfers::run(peer, Some(link), tasks, policy, collection, jobs, report).await
     }
 
-    fn task(&self, file: RemoteFile, collection: &Collection) -> Task {
+    fn task(&self, file: &RemoteFile, argument: &str, collection: &Collection) -> Task {
         Task {
             way: Way::Get,
             name: token(&file.remote, &file.attributes),
-            remote: file.remote,
+            remote: file.remote.clone(),
             root: collection.directory.join(STATE),
             shown: self.local.join(&file.name).display().to_string(),
-            known: Some(file.attributes),
+            known: Some(file.attributes.clone()),
+            argument: argument.to_owned(),
         }
     }
 }
@@ -129,7 +132,7 @@ async fn list(
     mut retries: u32,
 ) -> Result<Vec<RemoteFile>, String> {
     let mut found = match &remote.pattern {
-        Some(_) => match expand(link, remote, &mut retries).await {
+        Some(_) => match expand(link, remote, &Descent::default(), &mut retries).await {
             // Usually there is nothing to collect.
             Err(failure) if failure.ends_with(NO_MATCH) => Vec::new(),
             found => found?,

@@ -13,14 +13,17 @@
 //! Versions      a file whose size or dates change while it is fetched is dropped, and fetched in a later
 //!               round. Peers must tell a date, because files with equal names could not be told apart.
 //! Not recursive subdirectories are left out.
+//! Limits        on a file system without RENAME_NOREPLACE, such as NFS, the file is linked and its old name
+//!               removed. After a kill between these steps, it appears a second time if another program has
+//!               taken the first one out of the directory.
 
 use super::address::Remote;
 use super::attributes::FileAttributes;
-use super::journal::{Fetched, Journal, STATE};
+use super::journal::{Fetched, Journal};
 use super::kinds::Kind;
 use super::link::PersistentClient;
 use super::listing::{RemoteFile, stat};
-use super::local::{at, file_name, set_modified, sync_directory};
+use super::local::{STATE, at, file_name, set_modified, sync_directory};
 use super::report::Report;
 use super::task::{Done, Policy, Task, delete};
 use crate::output::note;
@@ -47,6 +50,7 @@ pub(super) struct Collection {
 /// Returns the name of a version of a file in `.kiban-collect`.
 pub(super) fn token(remote: &Remote, file: &FileAttributes) -> String {
     let (bytes, dates) = (file.bytes, (&file.modified, &file.created));
+    let remote = remote.without_alias();
     let digest = Sha256::digest(format!("{remote}\n{bytes:?}\n{dates:?}"));
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -68,7 +72,13 @@ impl Collection {
 
     /// Moves fetched files to the directory that an earlier run has left in `.kiban-collect`.
     pub(super) fn place_all(&self, report: &mut Report) {
-        let waiting: Vec<(String, Fetched)> = lock(&self.journal).fetched();
+        let waiting: Vec<(String, Fetched)> = {
+            let mut journal = lock(&self.journal);
+            if let Err(failure) = journal.compact() {
+                report.failed(failure);
+            }
+            journal.fetched()
+        };
         for (token, fetched) in waiting {
             if let Err(failure) = self.place(&token, &fetched.to) {
                 report.failed(failure);
@@ -77,10 +87,14 @@ impl Collection {
     }
 
     /// Removes files from the journal that the peer does not list any more: they were deleted, and this was
-    /// not recorded.
-    pub(super) fn forget_deleted(&self, listed: &[RemoteFile], report: &mut Report) {
+    /// not recorded. Another peer or directory may share the local directory, so only files that were found
+    /// by one of these arguments are removed.
+    pub(super) fn forget_deleted(&self, arguments: &[String], listed: &[RemoteFile], report: &mut Report) {
         let mut journal = lock(&self.journal);
-        for (entry, _) in journal.fetched() {
+        for (entry, fetched) in journal.fetched() {
+            if !arguments.contains(&fetched.argument) {
+                continue;
+            }
             let is_listed = listed.iter().any(|file| token(&file.remote, &file.attributes) == entry);
             let is_placed = self.directory.join(STATE).join(&entry).symlink_metadata().is_err();
             if !is_listed
@@ -96,17 +110,17 @@ impl Collection {
     fn place(&self, token: &str, to: &str) -> Result<(), String> {
         let (from, to) = (self.directory.join(STATE).join(token), self.directory.join(to));
         let placed = match rustix::fs::renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
-            Err(Errno::NOENT) => return Ok(()),
+            // An earlier run renamed it, but may not have synced the directory.
+            Err(Errno::NOENT) => Ok(()),
             // A file system without RENAME_NOREPLACE, such as NFS.
             Err(Errno::INVAL | Errno::NOSYS) => link(&from, &to),
             Err(errno) => Err(errno.into()),
             Ok(()) => Ok(()),
         };
         placed.and_then(|()| sync_directory(&self.directory)).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => format!(
-                "{}: exists; the file with this name that was fetched waits until it is moved away",
-                to.display()
-            ),
+            std::io::ErrorKind::AlreadyExists => {
+                format!("{}: exists; the new file stays in {STATE} until this one is moved", to.display())
+            }
             _ => format!("{}: {error}", to.display()),
         })
     }
@@ -124,10 +138,12 @@ impl Collection {
         let listed = task.known.clone().unwrap_or_default();
         if listed.modified.is_none() && listed.created.is_none() {
             return Err(format!(
-                "{}: the responder tells no date, which collecting needs; use get --then-delete",
+                "{}: the responder reports no date, and collect needs one; use get --then-delete",
                 task.remote
             ));
         }
+        let to = file_name(Path::new(&task.shown))?;
+        Name::root().join(&to).map_err(|wrong| format!("{}: {wrong}", task.remote))?;
         let staged = task.root.join(&task.name);
         let mut moved = (0, 0.0, false);
         if !lock(&self.journal).has(&task.name) {
@@ -146,8 +162,8 @@ impl Collection {
                     note!("kiban: {}: cannot set the time of its modification: {error}", task.shown);
                 }
             }
-            let to = file_name(Path::new(&task.shown))?;
-            lock(&self.journal).fetched_now(&task.name, Fetched { remote: task.remote.to_string(), to })?;
+            let (remote, argument) = (task.remote.without_alias().to_string(), task.argument.clone());
+            lock(&self.journal).fetched_now(&task.name, Fetched { remote, to, argument })?;
         }
         let Some(fetched) = lock(&self.journal).get(&task.name) else { return Ok(None) };
         self.place(&task.name, &fetched.to)?;
@@ -182,7 +198,8 @@ impl Collection {
     }
 }
 
-/// Gives a file a new name that must not exist, and removes the old one.
+/// Gives a file a new name that must not exist, and removes the old one. After a kill between the two steps,
+/// the file is linked again, so that it appears twice if the first one was taken away.
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(from, to) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {

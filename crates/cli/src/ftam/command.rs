@@ -79,7 +79,8 @@ enum What {
     /// Rename a file on the same host.
     #[command(after_help = "Example:\
             \n  kiban ftam mv ftam://collector@exchange.example/today.cdr old/today.cdr\
-            \n\nNAME is a path without a host, relative to the home directory. An existing file is not replaced.")]
+            \n\nNAME is a path without a host, relative to the home directory; in a shell, to\
+            \nthe current directory. An existing file is not replaced.")]
     Mv(Mv),
     /// Create a directory.
     #[command(after_help = "Example:\n  kiban ftam mkdir ftam://collector@exchange.example/old")]

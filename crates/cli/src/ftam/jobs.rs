@@ -1,7 +1,7 @@
 //! The FTAM client commands.
 
 use super::address::Remote;
-use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
+use super::arguments::{Append, Chattr, Descent, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
 use super::attributes::{FileAttributes, list};
 use super::kinds::Kind;
 use super::link::{PersistentClient, RetryPolicy};
@@ -12,6 +12,7 @@ use super::report::Report;
 use super::task::{IfExists, Policy, Task, Way};
 use super::transfers::{self, root_of};
 use crate::output::print;
+use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::Job;
 use kiban_osi::wire::ftam::{
     Account, AccountAttribute, Availability, AvailabilityAttribute, ChangeAttributes,
@@ -95,7 +96,7 @@ impl Get {
     ) -> Result<Vec<RemoteFile>, String> {
         let retries = &mut self.transfer.retries.clone();
         let found = match &remote.pattern {
-            Some(_) => expand(link, remote, retries).await?,
+            Some(_) => expand(link, remote, &self.descent, retries).await?,
             None => {
                 let attributes = FileAttributes::default();
                 vec![RemoteFile { remote: remote.clone(), name: remote.name().to_owned(), attributes }]
@@ -103,6 +104,13 @@ impl Get {
         };
         let mut files = Vec::new();
         for file in found {
+            // A pattern matches whatever names the peer lists.
+            if remote.pattern.is_some()
+                && let Err(wrong) = Name::root().join(&file.name)
+            {
+                report.failed(format!("{}: {wrong}", file.remote));
+                continue;
+            }
             let is_directory = match file.attributes.is_directory {
                 _ if file.remote.path.is_empty() || file.remote.path.ends_with('/') => true,
                 Some(is_directory) => is_directory,
@@ -144,7 +152,15 @@ impl Get {
         // The attributes are unknown if the file was named, not found in a listing.
         let known = file.attributes.is_directory.is_some().then_some(file.attributes);
         let (root, shown) = (root.into(), shown.display().to_string());
-        Task { way: Way::Get, remote: file.remote, root, name: file.name, shown, known }
+        Task {
+            way: Way::Get,
+            remote: file.remote,
+            root,
+            name: file.name,
+            shown,
+            known,
+            argument: String::new(),
+        }
     }
 
     /// Fetches one file to standard output. It is spooled on the disk, because a transfer that is restarted
@@ -162,7 +178,15 @@ impl Get {
         let spool = Spool::new()?;
         let name = Spool::NAME.to_owned();
         let (root, known) = (spool.0.clone(), Some(FileAttributes::default()));
-        let task = Task { way: Way::Get, remote: remote.clone(), root, name, shown: STANDARD.into(), known };
+        let task = Task {
+            way: Way::Get,
+            remote: remote.clone(),
+            root,
+            name,
+            shown: STANDARD.into(),
+            known,
+            argument: String::new(),
+        };
         let mut report = Report::new(association);
         report.silence();
         let policy = self.transfer.policy(peer.kind);
@@ -249,7 +273,15 @@ impl Append {
 
 fn task_of(local: &Path, remote: Remote, way: Way) -> Result<Task, String> {
     let shown = local.display().to_string();
-    Ok(Task { way, remote, root: absolute(&parent(local))?, name: file_name(local)?, shown, known: None })
+    Ok(Task {
+        way,
+        remote,
+        root: absolute(&parent(local))?,
+        name: file_name(local)?,
+        shown,
+        known: None,
+        argument: String::new(),
+    })
 }
 
 /// Copies standard input to a file, because a transfer that is restarted reads it again.
@@ -258,7 +290,10 @@ fn spooled(remote: Remote, way: Way) -> Result<(Spool, Task), String> {
     let copied = File::create(spool.file()).and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file));
     copied.map_err(|error| format!("cannot copy standard input to {}: {error}", spool.file().display()))?;
     let (root, name) = (spool.0.clone(), Spool::NAME.to_owned());
-    Ok((spool, Task { way, remote, root, name, shown: STANDARD.into(), known: None }))
+    Ok((
+        spool,
+        Task { way, remote, root, name, shown: STANDARD.into(), known: None, argument: String::new() },
+    ))
 }
 
 /// Creates the directories of a local tree at the peer, and returns the files to upload.
@@ -270,14 +305,22 @@ async fn upload_tree(
     let root = absolute(local)?;
     make_directory(link, remote).await?;
     let mut tasks = Vec::new();
-    for file in local::tree(&root, &|_, _| true)? {
+    for file in local::tree(&root, &|_, _| true)?.0 {
         let remote = remote.below(&file.name);
         if file.is_directory {
             make_directory(link, &remote).await?;
             continue;
         }
         let shown = local.join(&file.name).display().to_string();
-        tasks.push(Task { way: Way::Put, remote, root: root.clone(), name: file.name, shown, known: None });
+        tasks.push(Task {
+            way: Way::Put,
+            remote,
+            root: root.clone(),
+            name: file.name,
+            shown,
+            known: None,
+            argument: String::new(),
+        });
     }
     Ok(tasks)
 }
@@ -306,7 +349,7 @@ impl Ls {
         let (mut retries, mut listed) = (self.retries, 0);
         if self.remote.pattern.is_some() {
             waiting.clear();
-            let found = expand(&mut link, &self.remote, &mut retries).await?;
+            let found = expand(&mut link, &self.remote, &self.descent, &mut retries).await?;
             let named = |file: RemoteFile| FileAttributes { name: file.remote.path, ..file.attributes };
             all = found.into_iter().map(named).collect();
             for entry in all.iter().rev().filter(|entry| entry.is_directory == Some(true)) {
@@ -448,7 +491,7 @@ async fn plain(
             }
         };
         let jobs = if verb == "rm" && remote.pattern.is_some() {
-            let found = expand(&mut used, &remote, &mut 0).await;
+            let found = expand(&mut used, &remote, &Descent::default(), &mut 0).await;
             let found = found.unwrap_or_else(|failure| {
                 report.failed(failure);
                 Vec::new()

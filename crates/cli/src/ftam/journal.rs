@@ -1,20 +1,20 @@
-//! The journal of `kiban ftam collect`: which files were fetched and not yet deleted at the peer.
+//! The journal of `kiban ftam collect`: files that were fetched but not yet deleted at the peer.
 //!
 //! Format   one JSON object per line: a file was fetched, or it was deleted. A line is on the disk before the
-//!          next step of the collection. The last line may be incomplete after a crash, and is then void.
-//! Size     when a collection begins, the journal is replaced by one with the files that are still of
-//!          interest.
+//!          next step of the collection. The last line may be incomplete after a crash, and is then ignored.
+//! Size     when a collection begins, and in a later round once the file has more than [`DEAD_LINES_MAX`]
+//!          lines about deleted files, the journal is replaced by one with only the files not yet deleted.
 //! Lock     one collection at a time uses a directory; the kernel releases the lock when the process ends.
 
-use super::local::{at, create_directories, sync_directory};
+use super::local::{STATE, at, create_directories, parent, sync_directory};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The directory below the local one that holds the journal, fetched files and interrupted transfers.
-pub(super) const STATE: &str = ".kiban-collect";
+/// Maximum number of lines about deleted files when a round begins.
+const DEAD_LINES_MAX: usize = 1000;
 
 /// A file that was fetched.
 #[derive(Clone, Serialize, Deserialize, PartialEq, Eq, Debug)]
@@ -23,6 +23,9 @@ pub(super) struct Fetched {
     pub(super) remote: String,
     /// The name in the local directory.
     pub(super) to: String,
+    /// The argument of the command that found the file.
+    #[serde(default)]
+    pub(super) argument: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +44,9 @@ enum Line {
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
+    /// The length of the complete lines; a failed write may have left a part of a line after them.
+    bytes: u64,
+    lines: usize,
     /// Files that were fetched and are not known to be deleted at the peer, by the names of their versions.
     files: BTreeMap<String, Fetched>,
     _lock: File,
@@ -72,15 +78,17 @@ impl Journal {
             let path = path.display();
             format!("{path}:{line}: damaged; files that were fetched may be fetched again if you remove it")
         })?;
-        let new = state.join("journal.new");
-        let mut file = File::create(&new).map_err(at(&new))?;
-        for (version, fetched) in &files {
-            let line = Line::Fetched { version: version.clone(), file: fetched.clone() };
-            write(&mut file, &line).map_err(at(&new))?;
+        let (file, bytes) = replace(&path, &files)?;
+        Ok(Journal { path, file, bytes, lines: files.len(), files, _lock: lock })
+    }
+
+    /// Removes the lines about deleted files if there are many.
+    pub(super) fn compact(&mut self) -> Result<(), String> {
+        if self.lines - self.files.len() > DEAD_LINES_MAX {
+            (self.file, self.bytes) = replace(&self.path, &self.files)?;
+            self.lines = self.files.len();
         }
-        let replaced = file.sync_all().and_then(|()| fs::rename(&new, &path));
-        replaced.and_then(|()| sync_directory(&state)).map_err(at(&path))?;
-        Ok(Journal { path, file, files, _lock: lock })
+        Ok(())
     }
 
     /// Returns the files that were fetched and are not known to be deleted.
@@ -111,14 +119,38 @@ impl Journal {
     }
 
     fn add(&mut self, line: &Line) -> Result<(), String> {
-        write(&mut self.file, line).and_then(|()| self.file.sync_data()).map_err(at(&self.path))
+        // A line that follows a part of another one would be damaged.
+        let end = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+        let written = end.and_then(|_| write(&mut self.file, line));
+        self.bytes += written
+            .and_then(|bytes| self.file.sync_data().map(|()| bytes))
+            .inspect_err(|_| drop(self.file.set_len(self.bytes)))
+            .map_err(at(&self.path))?;
+        self.lines += 1;
+        Ok(())
     }
 }
 
-fn write(file: &mut File, line: &Line) -> std::io::Result<()> {
+/// Writes a line, and returns its length.
+fn write(file: &mut File, line: &Line) -> std::io::Result<u64> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
-    file.write_all(&text)
+    file.write_all(&text)?;
+    Ok(text.len() as u64)
+}
+
+/// Replaces the journal by one with these files, and returns it and its length.
+fn replace(path: &Path, files: &BTreeMap<String, Fetched>) -> Result<(File, u64), String> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(at(&new))?;
+    let mut bytes = 0;
+    for (version, fetched) in files {
+        let line = Line::Fetched { version: version.clone(), file: fetched.clone() };
+        bytes += write(&mut file, &line).map_err(at(&new))?;
+    }
+    let replaced = file.sync_all().and_then(|()| fs::rename(&new, path));
+    replaced.and_then(|()| sync_directory(&parent(path))).map_err(at(path))?;
+    Ok((file, bytes))
 }
 
 /// Returns the files that were fetched and not deleted; an error is the number of a damaged line.
@@ -141,7 +173,44 @@ mod tests {
     use super::*;
 
     fn file(name: &str) -> Fetched {
-        Fetched { remote: format!("exchange:{name}"), to: name.into() }
+        Fetched { remote: format!("exchange:{name}"), to: name.into(), argument: "exchange:".into() }
+    }
+
+    #[test]
+    fn a_line_after_a_failed_write_is_not_damaged() {
+        let spool = Spool::new().expect("a directory");
+        let mut journal = Journal::open(&spool.0).expect("new");
+        journal.fetched_now("1", file("a")).expect("written");
+        // As a full disk leaves it.
+        journal
+            .file
+            .write_all(b"{\"fetched\":{\"version\":\"this is longer than the next line")
+            .expect("written");
+        journal.deleted("1").expect("written");
+        journal.fetched_now("2", file("b")).expect("written");
+        drop(journal);
+        let journal = Journal::open(&spool.0).expect("valid");
+        assert_eq!(journal.fetched(), [("2".to_owned(), file("b"))]);
+    }
+
+    #[test]
+    fn many_dead_lines_are_removed_in_a_later_round() {
+        let spool = Spool::new().expect("a directory");
+        let mut journal = Journal::open(&spool.0).expect("new");
+        journal.fetched_now("1", file("a")).expect("written");
+        journal.fetched_now("2", file("b")).expect("written");
+        journal.deleted("1").expect("written");
+        let lines =
+            || fs::read_to_string(spool.0.join(STATE).join("journal")).expect("there").lines().count();
+        journal.compact().expect("nothing to do");
+        assert_eq!(lines(), 3);
+        journal.lines += DEAD_LINES_MAX;
+        journal.compact().expect("replaced");
+        assert_eq!(lines(), 1);
+        journal.fetched_now("3", file("c")).expect("written");
+        assert_eq!(lines(), 2);
+        drop(journal);
+        assert_eq!(Journal::open(&spool.0).expect("valid").fetched().len(), 2);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::address::Remote;
 use super::kinds::{Kind, Progress};
-use crate::output::{note, print};
+use crate::output::{note, print, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::DiskError;
@@ -151,6 +151,8 @@ impl PersistentClient {
     }
 
     async fn connect(&mut self) -> Result<&mut Client, ConnectError> {
+        // The peer may have ended the association while it was idle.
+        drop(self.client.take_if(|client| client.is_finished()));
         if self.client.is_none() {
             self.client = self.peer.take_idle(&self.config.local).await;
         }
@@ -163,7 +165,9 @@ impl PersistentClient {
     async fn client(&mut self) -> Result<&mut Client, String> {
         let (host, has_user) = (self.peer.host.clone(), self.peer.has_user);
         self.connect().await.map_err(|error| match &error {
-            ConnectError::Refused(failure) if !has_user && is_of_password(failure) => {
+            ConnectError::Refused(failure)
+                if !has_user && says(failure, ErrorIdentifier::FILESTORE_PASSWORD) =>
+            {
                 format!("{host}: {error}; the address names no user: write ftam://USER@{host}/")
             }
             _ => format!("{host}: {error}"),
@@ -184,10 +188,29 @@ impl PersistentClient {
         about: &str,
         retries: &mut u32,
     ) -> Result<Outcome, String> {
+        self.repeat(job, about, retries).await.map_err(|(_, error)| error)
+    }
+
+    /// Like [`PersistentClient::run_with_retry`]; returns `None` if the file does not exist.
+    pub(super) async fn run_if_exists(
+        &mut self,
+        job: Job,
+        about: &str,
+        retries: &mut u32,
+    ) -> Result<Option<Outcome>, String> {
+        match self.repeat(job, about, retries).await {
+            Err((true, _)) => Ok(None),
+            result => result.map(Some).map_err(|(_, error)| error),
+        }
+    }
+
+    /// Runs a job until the association is not lost; an error says whether the file does not exist.
+    async fn repeat(&mut self, job: Job, about: &str, retries: &mut u32) -> Result<Outcome, (bool, String)> {
         let mut pause = PAUSE;
         // If the first connection fails, return the error at once.
-        self.client().await?;
+        self.client().await.map_err(|error| (false, error))?;
         loop {
+            let mut is_missing = false;
             let (may_pass, error) = match self.connect().await {
                 Ok(client) => match client.run(job.clone(), None).await {
                     Ok(outcome) => return Ok(outcome),
@@ -196,13 +219,14 @@ impl PersistentClient {
                         if is_lost {
                             self.client = None;
                         }
+                        is_missing = says(&failure, ErrorIdentifier::FILE_NON_EXISTENT);
                         (is_lost, format!("{about}: {}", FailureLine(&failure)))
                     }
                 },
                 Err(error) => (is_transient(&error), format!("{}: {error}", self.peer.host)),
             };
             if !may_pass || *retries == 0 {
-                return Err(error);
+                return Err((is_missing, error));
             }
             *retries -= 1;
             tokio::time::sleep(pause).await;
@@ -231,7 +255,8 @@ impl PersistentClient {
         let began_resumed = resumed;
         let (mut retries, mut pause) = (persistence.retries, PAUSE);
         let how = self.peer.progress;
-        let bar = bar(&self.peer.bars, remote.name());
+        let bar = bar(&self.peer.bars, &printable(remote.name()));
+        let mut has_lost = false;
         // Connect first, so that the connection time does not count as transfer time.
         self.client().await?;
         let clock = Clock::new();
@@ -278,6 +303,18 @@ impl PersistentClient {
                         &format!("kiban: {remote}: association lost after {bytes} bytes; reconnecting"),
                     );
                     self.client = None;
+                    has_lost = true;
+                    (resumed, retries) = (failure.docket.is_some(), retries - 1);
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                // The responder has not noticed yet that the earlier association was lost.
+                Err(failure)
+                    if retries > 0
+                        && has_lost
+                        && says(&failure, ErrorIdentifier::FILE_BUSY)
+                        && (failure.docket.is_some() || is_repeatable(&job)) =>
+                {
                     (resumed, retries) = (failure.docket.is_some(), retries - 1);
                     tokio::time::sleep(pause).await;
                     pause *= 2;
@@ -302,8 +339,8 @@ impl PersistentClient {
     fn is_lost(&self, failure: &Failure) -> bool {
         // The responder's disk is full; it has kept the transfer, but needs time to get room.
         let full = ErrorIdentifier::LOCAL_FAILURE_SPACE;
-        let is_full = failure.diagnostics.iter().any(|item| item.error() == full);
-        failure.local.is_none() && !failure.cancelled && failure.misuse.is_none() && !is_full
+        let is_refused = failure.cancelled || failure.misuse.is_some() || says(failure, full);
+        failure.local.is_none() && !is_refused
     }
 
     /// Prints a line on standard error, above the progress bars.
@@ -343,14 +380,13 @@ fn activity(remote: &Remote, local: &Path) -> i64 {
     (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
 }
 
-/// Returns whether the failure is a lost association rather than a response from the peer.
-fn says_lost(failure: &Failure) -> bool {
-    let mut said = failure.diagnostics.iter();
-    failure.diagnostics.is_empty() || said.any(|item| item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE)
+fn says(failure: &Failure, error: ErrorIdentifier) -> bool {
+    failure.diagnostics.iter().any(|item| item.error() == error)
 }
 
-fn is_of_password(failure: &Failure) -> bool {
-    failure.diagnostics.iter().any(|item| item.error() == ErrorIdentifier::FILESTORE_PASSWORD)
+/// Returns whether the failure is a lost association rather than a response from the peer.
+fn says_lost(failure: &Failure) -> bool {
+    failure.diagnostics.is_empty() || says(failure, ErrorIdentifier::LOWER_LAYER_FAILURE)
 }
 
 /// Returns whether a later connection attempt may succeed.

@@ -6,6 +6,7 @@ use super::attributes::FileAttributes;
 use super::glob::{is_pattern, matches, plain};
 use super::kinds::DEPTH_MAX;
 use super::link::PersistentClient;
+use crate::output::printable;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 
@@ -27,7 +28,9 @@ impl Descent {
         *listed += 1;
         if *listed > self.directories_max {
             let most = self.directories_max;
-            return Err(format!("{remote}: more than {most} directories; raise --directories-max"));
+            return Err(format!(
+                "{remote}: more than {most} directories; name fewer, or raise --directories-max"
+            ));
         }
         match depth {
             0..DEPTH_MAX => Ok(()),
@@ -37,7 +40,8 @@ impl Descent {
 }
 
 pub(super) fn last_component(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or_default()
+    // Some peers mark directories with a slash at the end.
+    name.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
 /// Lists a directory.
@@ -106,7 +110,7 @@ pub(super) async fn tree(
             let inside = match above.and_then(|above| above.join(last)) {
                 Ok(inside) => inside.as_str().to_owned(),
                 Err(wrong) => {
-                    failures.push(format!("{remote}{last}: {wrong}"));
+                    failures.push(format!("{remote}: {}: {wrong}", printable(last)));
                     continue;
                 }
             };
@@ -131,8 +135,10 @@ pub(super) async fn tree(
 pub(super) async fn expand(
     link: &mut PersistentClient,
     remote: &Remote,
+    descent: &Descent,
     retries: &mut u32,
 ) -> Result<Vec<RemoteFile>, String> {
+    let mut listed = 0;
     let pattern = remote.pattern.as_deref().unwrap_or_default();
     let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
     let root = if pattern.starts_with('/') { "/" } else { "" };
@@ -146,6 +152,7 @@ pub(super) async fn expand(
         }
         let mut next = Vec::new();
         for directory in &found {
+            descent.check(directory, at, &mut listed)?;
             for attributes in entries(link, directory, retries).await? {
                 let name = last_component(&attributes.name).to_owned();
                 if !matches(part, &name) {

@@ -8,6 +8,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
+/// The directory in which `collect` keeps its journal, fetched files and interrupted transfers.
+pub(super) const STATE: &str = ".kiban-collect";
+
 /// Returns the error of a call, with the path before it.
 pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
@@ -63,9 +66,13 @@ pub(super) struct LocalFile {
 }
 
 /// Returns the files and directories below `root`, in sorted order; each directory stands before its
-/// contents. Symbolic links, special files and the state of interrupted transfers are left out.
-pub(super) fn tree(root: &Path, is_wanted: &dyn Fn(&str, bool) -> bool) -> Result<Vec<LocalFile>, String> {
-    let mut all = Vec::new();
+/// contents. The state of collections and of interrupted transfers is left out, and so are symbolic links and
+/// special files, whose names are returned as well.
+pub(super) fn tree(
+    root: &Path,
+    is_wanted: &dyn Fn(&str, bool) -> bool,
+) -> Result<(Vec<LocalFile>, Vec<String>), String> {
+    let (mut all, mut others) = (Vec::new(), Vec::new());
     let mut waiting = vec![(String::new(), 0)];
     while let Some((name, depth)) = waiting.pop() {
         let here = root.join(&name);
@@ -76,13 +83,17 @@ pub(super) fn tree(root: &Path, is_wanted: &dyn Fn(&str, bool) -> bool) -> Resul
             let entry = entry.map_err(at(&here))?;
             let path = entry.path();
             let last = file_name(&path)?;
-            if last == kiban_osi::ftam::filestore::RESERVED {
+            if last == kiban_osi::ftam::filestore::RESERVED || last == STATE {
                 continue;
             }
             let found = entry.metadata().map_err(at(&path))?;
             let name = if name.is_empty() { last } else { format!("{name}/{last}") };
             let is_directory = found.is_dir();
-            if !(is_directory || found.is_file()) || !is_wanted(&name, is_directory) {
+            if !(is_directory || found.is_file()) {
+                others.push(name);
+                continue;
+            }
+            if !is_wanted(&name, is_directory) {
                 continue;
             }
             if is_directory {
@@ -93,7 +104,7 @@ pub(super) fn tree(root: &Path, is_wanted: &dyn Fn(&str, bool) -> bool) -> Resul
         }
     }
     all.sort_by(|one, other| one.name.split('/').cmp(other.name.split('/')));
-    Ok(all)
+    Ok((all, others))
 }
 
 fn seconds(time: SystemTime) -> i64 {
@@ -203,14 +214,16 @@ mod tests {
         let root = &spool.0;
         create_directories(&root.join("a/b")).expect("made");
         create_directories(&root.join(".kiban-ftam/new")).expect("made");
+        create_directories(&root.join(STATE)).expect("made");
         for name in ["a/b/c", "a-", "z"] {
             fs::write(root.join(name), name).expect("written");
         }
         std::os::unix::fs::symlink("z", root.join("link")).expect("linked");
         let names = |wanted: &dyn Fn(&str, bool) -> bool| -> Vec<String> {
-            tree(root, wanted).expect("listed").into_iter().map(|file| file.name).collect()
+            tree(root, wanted).expect("listed").0.into_iter().map(|file| file.name).collect()
         };
         assert_eq!(names(&|_, _| true), ["a", "a/b", "a/b/c", "a-", "z"]);
         assert_eq!(names(&|name, _| name != "a"), ["a-", "z"]);
+        assert_eq!(tree(root, &|_, _| true).expect("listed").1, ["link"]);
     }
 }

@@ -14,7 +14,7 @@ use super::glob::Filter;
 use super::jobs::make_directory;
 use super::kinds::Kind;
 use super::link::PersistentClient;
-use super::listing::{RemoteFile, tree};
+use super::listing::{RemoteFile, entries, tree};
 use super::local::{self, LocalFile, absolute, create_directories};
 use super::report::Report;
 use super::task::{IfExists, Task, Way};
@@ -173,7 +173,8 @@ impl Mirror {
         let wanted = |name: &str, is_directory| filter.has(name, is_directory);
         let descent = Descent { recursive: true, directories_max: self.directories_max };
         let retries = &mut self.transfer.retries.clone();
-        if way == Way::Put && !self.dry_run {
+        // The home directory exists, and has no name.
+        if way == Way::Put && !self.dry_run && !remote.path.trim_matches('/').is_empty() {
             make_directory(&mut link, &remote).await?;
         }
         let (there, failures) = tree(&mut link, &remote, &descent, retries, &wanted).await;
@@ -183,7 +184,8 @@ impl Mirror {
             failures.into_iter().for_each(|failure| report.failed(failure));
         }
         let there = remote_tree(there);
-        let here = if root.is_dir() { local_tree(local::tree(&root, &wanted)?) } else { Tree::new() };
+        let (here, others) = if root.is_dir() { local::tree(&root, &wanted)? } else { Default::default() };
+        let here = local_tree(here);
         let kind = self.transfer.kind.or(peer.kind);
         let compares_sizes = kind.is_none_or(|kind| kind == Kind::Binary);
         let (source, target) = if way == Way::Get { (&there, &here) } else { (&here, &there) };
@@ -191,6 +193,10 @@ impl Mirror {
         report.failures.append(&mut plan.failures);
         if !self.delete || !is_complete {
             plan.deletions.clear();
+        }
+        if way == Way::Put {
+            // The source has these names, although they cannot be transferred.
+            plan.deletions.retain(|name| !others.iter().any(|other| Path::new(name).starts_with(other)));
         }
         let shown = |name: &str| match way {
             Way::Get => local.join(name).display().to_string(),
@@ -221,6 +227,7 @@ impl Mirror {
             name: name.clone(),
             shown: local.join(name).display().to_string(),
             known: None,
+            argument: String::new(),
         };
         let mut tasks: Vec<Task> = plan.files.iter().map(task).collect();
         if way == Way::Get {
@@ -254,9 +261,21 @@ impl Mirror {
             };
             match removed {
                 Ok(()) => report.acted("rm", shown(name), true),
-                // It holds files that the filter leaves out.
-                Err(_) if is_directory => {}
-                Err(failure) => report.failed(failure),
+                Err(failure) => {
+                    let is_empty = match way {
+                        Way::Get => {
+                            root.join(name).read_dir().map(|mut entries| entries.next().is_none()).ok()
+                        }
+                        _ => entries(&mut link, &remote.below(name), retries)
+                            .await
+                            .ok()
+                            .map(|all| all.is_empty()),
+                    };
+                    // A directory may hold files that the filter leaves out.
+                    if !is_directory || is_empty != Some(false) {
+                        report.failed(failure);
+                    }
+                }
             }
         }
         link.close().await;

@@ -4,9 +4,8 @@ use super::address::Remote;
 use super::attributes::FileAttributes;
 use super::kinds::Kind;
 use super::link::{PersistentClient, RetryPolicy};
-use super::listing::stat;
 use super::report::TransferResult;
-use kiban_osi::ftam::initiator::Job;
+use kiban_osi::ftam::initiator::{Job, Outcome};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -23,6 +22,8 @@ pub(super) struct Task {
     pub(super) shown: String,
     /// The remote file's attributes, if they are known from a listing.
     pub(super) known: Option<FileAttributes>,
+    /// The argument of `collect` that found the file; otherwise empty.
+    pub(super) argument: String,
 }
 
 /// The direction of a transfer.
@@ -68,7 +69,7 @@ impl Task {
 }
 
 /// Deletes a remote file that was fetched, unless it has changed since `before`. `bytes` is the number of
-/// bytes that were fetched, if it is known.
+/// bytes that were fetched, if it is known. A file that no longer exists needs no deletion.
 pub(super) async fn delete(
     link: &mut PersistentClient,
     remote: &Remote,
@@ -77,16 +78,28 @@ pub(super) async fn delete(
     retries: u32,
 ) -> Result<(), String> {
     let why_not = |why: &str| format!("{remote}: {why}; it was fetched, but not deleted");
-    let now = stat(link, remote, &mut retries.clone()).await.map_err(|failure| why_not(&failure))?;
+    let about = remote.to_string();
+    let job = Job::Stat { remote: remote.path.clone() };
+    let told = link.run_if_exists(job, &about, &mut retries.clone()).await;
+    let now = match told.map_err(|failure| why_not(&failure))? {
+        None => return Ok(()),
+        Some(Outcome::Attributes(attributes)) => FileAttributes::of(&attributes),
+        Some(_) => return Err(why_not("the responder returned no attributes")),
+    };
     let sizes = now.bytes.zip(bytes).filter(|_| now.is_binary());
     let is_whole = sizes.is_none_or(|(size, bytes)| size == bytes as i64);
     match now.is_same_version(before) {
         Some(true) if is_whole => {}
         Some(_) => return Err(why_not("it has changed since it was listed")),
-        None => return Err(why_not("the responder tells neither its size nor its date")),
+        None => {
+            return Err(why_not(
+                "the responder reports neither size nor date, so a change would go unnoticed",
+            ));
+        }
     }
     let remove = Job::Remove { remote: remote.path.clone() };
-    link.ask(remove, &remote.to_string())
+    // It is not repeated if the association is lost.
+    link.run_if_exists(remove, &about, &mut 0)
         .await
         .map(drop)
         .map_err(|failure| format!("{failure}; it was fetched, but not deleted"))

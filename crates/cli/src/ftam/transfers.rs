@@ -179,6 +179,13 @@ impl Task {
         }
         let mut result = self.result(self.remote.to_string(), self.shown.clone(), moved);
         if policy.then_delete {
+            if result.resumed {
+                return Err(format!(
+                    "{}: it was fetched, but not deleted: the transfer was resumed, and the file may have \
+                    changed since the earlier attempt",
+                    self.remote
+                ));
+            }
             let before = before.map_err(|failure| format!("{failure}; it was fetched, but not deleted"))?;
             if let Some(directory) = path.parent() {
                 sync_directory(directory).map_err(at(directory))?;

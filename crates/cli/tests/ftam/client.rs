@@ -5,7 +5,7 @@ use super::common::{Fate, Relay, TestDir, noise, remote, said, same};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -65,7 +65,11 @@ fn a_name_of_the_hosts_file_stands_for_address_user_and_password() {
     hosts(&dir, server.port, "tsell = \"1\"\n");
     said(run(&["ls", "here:"]), "hosts.toml:4: ");
     fs::set_permissions(dir.at("hosts.toml"), fs::Permissions::from_mode(0o666)).expect("ours");
-    said(run(&["ls", "here:"]), "chmod 600");
+    said(run(&["ls", "here:"]), "is writable by group or others (mode 666), who could make you run commands");
+    // The variable takes precedence over the entry.
+    fs::write(dir.at("wrong"), "wrong\n").expect("written");
+    hosts(&dir, server.port, "password-file = \"wrong\"\n");
+    dir.run(&["ls", "--hosts", "hosts.toml", "here:"]);
     hosts(&dir, server.port, "password-command = \"exit 3\"\n");
     said(run(&["ls", "here:"]), "password command 'exit 3' failed");
 }
@@ -257,12 +261,39 @@ fn mirror_transfers_what_is_missing_or_newer_in_both_directions() {
 }
 
 #[test]
+fn mirror_deletes_nothing_that_the_source_has() {
+    let dir = TestDir::new();
+    let users = fs::read_to_string(dir.at("users.toml")).expect("text");
+    let (before, after) = users.rsplit_once("rights = \"all\"").expect("the last user's");
+    let users = format!("{before}rights = [\"read\", \"read-attribute\", \"replace\"]{after}");
+    fs::write(dir.at("users.toml"), users).expect("written");
+    let server = dir.serve(&[], &[]);
+    fs::create_dir_all(dir.at("calls/.kiban-collect")).expect("made");
+    fs::create_dir_all(dir.at("root/linked/below")).expect("made");
+    for name in ["calls/a.cdr", "calls/.kiban-collect/journal", "root/linked/below/b.cdr", "root/linked.cdr"]
+    {
+        fs::write(dir.at(name), name).expect("written");
+    }
+    symlink("/nonexistent", dir.at("calls/linked")).expect("linked");
+    // An empty path is the home directory, which is not created.
+    dir.run(&["mirror", "-q", "--delete", "calls", &remote(server.port, "")]);
+    assert_eq!(names(&dir.at("root")), ["a.cdr", "linked"]);
+    same(&dir.at("root/linked/below/b.cdr"), b"root/linked/below/b.cdr");
+    // A directory that cannot be removed is reported, unless it holds files that are left out.
+    let there = format!("ftam://ann@127.0.0.1:{}/", server.port);
+    fs::create_dir(dir.at("root/empty")).expect("made");
+    dir.fails(&["mirror", "-q", "--delete", "calls", &there], "/empty: ");
+    fs::write(dir.at("root/empty/kept"), "kept").expect("written");
+    dir.run(&["mirror", "-q", "--delete", "--exclude", "kept", "calls", &there]);
+}
+
+#[test]
 fn a_shell_runs_commands_over_one_association() {
     let dir = TestDir::new();
     let server = dir.serve(&[], &[]);
     fs::create_dir_all(dir.at("root/calls/old")).expect("made");
     fs::write(dir.at("root/calls/a.cdr"), "a").expect("written");
-    let script = "# a comment\ncd calls\npwd\nls --json\nget a.cdr\nput 'a.cdr' old/b.cdr\nmv old/b.cdr calls/c.cdr\n\
+    let script = "# a comment\ncd calls\npwd\nls --json\nget a.cdr\nput 'a.cdr' old/b.cdr\nmv old/b.cdr c.cdr\n\
         rm a.cdr\ncd ..\nls calls\nexit\nrm calls/c.cdr\n";
     let run = |script: &str| {
         let mut command = dir.command(&["shell", "-q", &remote(server.port, "")]);
@@ -286,10 +317,17 @@ fn a_shell_runs_commands_over_one_association() {
     server.log.wait_count("ended", 1);
     assert_eq!(server.log.count("ended"), 1, "one association for all commands: {:#?}", server.log.lines());
     // A failed line makes a script fail, but does not end it.
-    let output = run("cd nowhere\nget nothing\nls 'calls\nserve\nls --nonsense\npwd\n");
+    let output = run("cd nowhere\nget nothing\nget 10:30.cdr\nls 'calls\nserve\nls --nonsense\npwd\n");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    for words in ["nowhere", "nothing", "a quote is not closed", "not possible in a shell", "--nonsense"] {
+    for words in [
+        "nowhere",
+        "nothing",
+        "write ./10:30.cdr",
+        "a quote is not closed",
+        "not possible in a shell",
+        "--nonsense",
+    ] {
         assert!(error.contains(words), "{words}: {error}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("ftam://"), "{output:?}");

@@ -1,7 +1,7 @@
 //! Files that are fetched and then deleted at the peer: `get --then-delete`, and `collect`, whose client is
 //! killed at every step.
 
-use super::common::{TestDir, noise, remote, same};
+use super::common::{Fate, Relay, TestDir, noise, remote, same};
 use std::fs;
 
 const FILES: [(&str, usize); 3] = [("a.cdr", 10), ("b.cdr", 70_000), ("c.cdr", 0)];
@@ -56,8 +56,8 @@ fn collect_moves_each_file_once() {
     dir.run(&collect);
     // Another file with the same name waits until the first one is taken away.
     fs::write(dir.at("root/calls/a.cdr"), "second").expect("written");
-    dir.fails(&collect, "waits until it is moved away");
-    dir.fails(&collect, "waits until it is moved away");
+    dir.fails(&collect, "stays in .kiban-collect until this one is moved");
+    dir.fails(&collect, "stays in .kiban-collect until this one is moved");
     assert_eq!(left(&dir), 2, "it is not deleted before it is in the directory");
     same(&dir.at("in/a.cdr"), &noise(10));
     fs::remove_file(dir.at("in/a.cdr")).expect("removed");
@@ -66,6 +66,78 @@ fn collect_moves_each_file_once() {
     assert_eq!(left(&dir), 1);
     let pattern = remote(server.port, "calls/*.none");
     assert_eq!(dir.run(&["collect", &pattern, "in"]), "", "nothing to collect is no failure");
+}
+
+#[test]
+fn peers_that_share_a_local_directory_fetch_no_file_twice() {
+    let dir = TestDir::new();
+    // A user who may read but not delete leaves files in the journal.
+    let users = fs::read_to_string(dir.at("users.toml")).expect("text");
+    let (before, after) = users.rsplit_once("rights = \"all\"").expect("the last user's");
+    let users = format!("{before}rights = [\"read\", \"read-attribute\"]{after}");
+    fs::write(dir.at("users.toml"), users).expect("written");
+    let server = dir.serve(&[], &[]);
+    deliver(&dir);
+    fs::create_dir(dir.at("root/other")).expect("made");
+    let calls = format!("ftam://ann@127.0.0.1:{}/calls", server.port);
+    let collect = ["collect", "-q", &calls, "in"];
+    dir.fails(&collect, "it was fetched, but not deleted");
+    for (name, _) in FILES {
+        fs::remove_file(dir.at("in").join(name)).expect("it was placed");
+    }
+    dir.run(&["collect", "-q", &remote(server.port, "other"), "in"]);
+    dir.fails(&collect, "it was fetched, but not deleted");
+    let names = fs::read_dir(dir.at("in")).expect("there").map(|entry| entry.expect("listed").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), [".kiban-collect"], "nothing was fetched again");
+    // Once they are gone at the peer, the journal forgets them.
+    fs::remove_dir_all(dir.at("root/calls")).expect("removed");
+    fs::create_dir(dir.at("root/calls")).expect("made");
+    dir.run(&collect);
+    dir.run(&collect);
+    assert_eq!(fs::read(dir.at("in/.kiban-collect/journal")).expect("there"), b"");
+}
+
+#[test]
+fn a_file_that_two_arguments_mean_is_collected_once() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    deliver(&dir);
+    let there = |path: &str| remote(server.port, path);
+    let report = dir.run(&["collect", "--json", "-j", "2", &there("calls"), &there("calls/*.cdr"), "in"]);
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["transfers"].as_array().map(Vec::len), Some(FILES.len()), "{report}");
+    assert_eq!(left(&dir), 0);
+}
+
+#[test]
+fn names_with_quotes_and_backslashes_are_collected_and_matched() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    let name = "it's \"a\\b\".cdr";
+    fs::create_dir(dir.at("root/calls")).expect("made");
+    fs::write(dir.at("root/calls").join(name), "call").expect("written");
+    dir.run(&["get", "-q", &remote(server.port, "calls/*.cdr"), "."]);
+    same(&dir.at(name), b"call");
+    dir.run(&["mirror", "-q", &remote(server.port, "calls"), "copy"]);
+    same(&dir.at("copy").join(name), b"call");
+    dir.run(&["collect", "-q", &remote(server.port, "calls"), "in"]);
+    same(&dir.at("in").join(name), b"call");
+    assert_eq!(left(&dir), 0);
+}
+
+#[test]
+fn a_resumed_get_does_not_delete_what_may_be_another_version() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    let contents = noise(12 << 20);
+    fs::write(dir.at("root/big"), &contents).expect("written");
+    let relay = Relay::new(server.port, vec![Fate::Cut { up: u64::MAX, down: 9 << 20 }]);
+    let big = remote(relay.port, "big");
+    dir.fails(&["get", "-q", "--retries", "0", &big, "big"], "use --resume to continue");
+    let again = ["get", "-q", "--resume", "--then-delete", &big, "big"];
+    dir.fails(&again, "it was fetched, but not deleted: the transfer was resumed");
+    same(&dir.at("big"), &contents);
+    same(&dir.at("root/big"), &contents);
 }
 
 /// Counts steps by the system calls of the program: it is killed at its n-th call, for many n.

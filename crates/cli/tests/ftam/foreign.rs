@@ -66,6 +66,25 @@ fn the_entries_dot_and_dot_dot_of_a_peer_are_skipped() {
 }
 
 #[test]
+fn the_names_of_a_peer_cannot_write_to_the_terminal() {
+    let dir = TestDir::new();
+    let peer = listing(|name| match name {
+        "sub" => vec![entry("inner", false)],
+        _ => vec![entry("a\u{1b}[2Jb", false), entry("sub/", true)],
+    });
+    for command in [&["ls", "-r", &remote(peer.port, "")][..], &["get", "-r", &remote(peer.port, ""), "all"]]
+    {
+        let output = dir.try_run(command);
+        let text = [output.stdout, output.stderr].concat();
+        assert!(!text.contains(&0x1b), "{}", String::from_utf8_lossy(&text).escape_debug());
+        assert!(String::from_utf8_lossy(&text).contains("a\\u{1b}[2Jb"), "it is shown");
+    }
+    // A slash at the end of a directory's name does not hide it.
+    assert!(dir.at("all/sub/inner").exists());
+    dir.fails(&["get", &remote(peer.port, "a*"), "."], "control character");
+}
+
+#[test]
 fn a_recursive_listing_is_bounded_and_is_printed_as_it_proceeds() {
     let dir = TestDir::new();
     let endless = listing(|_| vec![entry("one", true), entry("other", true), entry("file", false)]);
@@ -77,6 +96,10 @@ fn a_recursive_listing_is_bounded_and_is_printed_as_it_proceeds() {
         let output = with(&["--directories-max", "40", &from]);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && error.contains("more than 40 directories"), "{output:?}");
+        let output = dir.try_run(
+            &[&command[..1], &["--directories-max", "1", &remote(endless.port, "*/*")], into].concat(),
+        );
+        assert!(String::from_utf8_lossy(&output.stderr).contains("more than 1 directories"), "{output:?}");
         let output = with(&[&remote(deep.port, "")]);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains("more than 32 nested directories"), "{output:?}");
