@@ -333,11 +333,7 @@ impl Initiator {
             // responder has not kept it, it refuses the recovery.
             let said = cancel.diagnostic.iter().flat_map(|said| &said.0);
             let is_full = said.into_iter().any(|item| item.error() == ErrorIdentifier::LOCAL_FAILURE_SPACE);
-            let has_checkpoint = match &running.transfer {
-                Some(Transfer::Out { points, .. }) => points.newest().at > 0,
-                _ => false,
-            };
-            running.keeps_docket = is_full && has_checkpoint;
+            running.keeps_docket = is_full && running.is_checked;
             running.fail(cancel.diagnostic.clone());
         }
         self.drop_transfer(disk);
@@ -470,6 +466,7 @@ impl Initiator {
             docket: Some((activity, key.into())),
             transfer: None,
             resume: None,
+            is_checked: checkpoint > 0,
             keeps_docket: false,
         });
         let request = RecoverRequest::new(activity, 1, access, checkpoint);

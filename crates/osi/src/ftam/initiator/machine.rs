@@ -43,6 +43,8 @@ pub(super) struct Running {
     pub(super) docket: Option<(i64, String)>,
     pub(super) transfer: Option<Transfer>,
     pub(super) resume: Option<Point>,
+    /// Whether the responder has secured a checkpoint of this transfer.
+    pub(super) is_checked: bool,
     /// Whether the docket is kept although the job failed, because the responder keeps its docket, too.
     pub(super) keeps_docket: bool,
 }
@@ -143,7 +145,12 @@ impl Initiator {
     pub fn work(&mut self, machine: &mut Machine, disk: &mut dyn Disk, room_bytes: usize) -> bool {
         while let Some(indication) = machine.poll_up() {
             match indication {
-                Indication::Initialize(_) | Indication::CheckConfirm { .. } => {}
+                Indication::Initialize(_) => {}
+                Indication::CheckConfirm { .. } => {
+                    if let Some(running) = &mut self.running {
+                        running.is_checked = true;
+                    }
+                }
                 Indication::Pdu(pdu) => self.on_pdu(pdu, machine, disk),
                 Indication::Data(element) => self.on_data(element, machine, disk),
                 Indication::Check { checkpoint } => self.on_check(checkpoint, machine, disk),
