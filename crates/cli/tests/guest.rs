@@ -118,7 +118,7 @@ kill $guest
     assert_eq!(run("udp", script).0, "192.0.2.1\n10.0.2.2\n");
 }
 
-/// The begin of scripts for the programs that container engines start: `net` is a network namespace in a file.
+/// How scripts begin for the programs that container engines start: `net` is a network namespace in a file.
 const ENGINE: &str = r#"
 net=$3/net
 touch "$net"

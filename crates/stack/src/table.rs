@@ -51,8 +51,8 @@ pub(crate) struct Table {
     listeners: HashMap<u32, ListenerState>,
     sockets: HashMap<SocketId, SocketState>,
     pub(crate) interception: Option<Interception>,
-    /// The number under which the board intercepts. It continues after the interceptor has been dropped, because
-    /// accepted streams have addresses that it would otherwise not accept packets for.
+    /// The number under which the board intercepts. It continues after the interceptor has been dropped,
+    /// because accepted streams have addresses that it would otherwise not accept packets for.
     intercepts_as: Option<u32>,
     limits: Limits,
     /// Why the device has failed.

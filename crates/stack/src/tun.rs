@@ -22,8 +22,8 @@ const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
 /// The kernel passes TCP segments of up to 64 KB uncut in both directions, and leaves out their checksums
 /// (virtio-net headers, `TUNSETOFFLOAD`). On systems without this support, each segment is a packet.
 ///
-/// Creating a device needs CAP_NET_ADMIN in the network namespace; a user can open a device that root has created
-/// for that user. Its addresses and routes are set as usual:
+/// Creating a device needs CAP_NET_ADMIN in the network namespace; a user can open a device that root has
+/// created for that user. Its addresses and routes are set as usual:
 ///
 /// ```console
 /// # ip address add 10.0.0.1/24 dev tun0; ip link set tun0 up

@@ -35,8 +35,8 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Leaves a group: on the port that [`join`](Self::join) would choose now or, if the socket has not joined
-    /// it there, on any port.
+    /// Leaves a group: on the port that [`join`](Self::join) would choose now or, if the socket has not
+    /// joined it there, on any port.
     ///
     /// # Errors
     /// [`HostError::Udp`]: there is no such socket; the socket has not joined the group (`BadAddress`).

@@ -61,7 +61,8 @@ pub(super) fn run(options: &Options, device: OwnedFd, socket: OwnedFd) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Raises the limit of open files as far as possible. Returns how many connections fit beside forwarded ports.
+/// Raises the limit of open files as far as possible. Returns how many connections fit beside the forwarded
+/// ports.
 fn sessions_max(ports: u64) -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -14,8 +14,8 @@
 //!             the background, a process before these (`launch`) returns once the network works.
 //! Names       under the names of programs that container engines start, it has their options: `pasta` and
 //!             `slirp4netns`. All become the same [`Options`].
-//! End         when the command, or the other process, has ended, or the file of the namespace is removed, the
-//!             board gets time to deliver what the guest has sent. The exit status is the command's.
+//! End         when the command, or the other process, has ended, or the file of the namespace is removed,
+//!             the board gets time to deliver what the guest has sent. The exit status is the command's.
 //! Signals     a terminal sends SIGINT and SIGQUIT to the command, too, which decides; SIGTERM is passed on.
 
 mod arguments;
@@ -45,8 +45,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Environment variable that gives a child process its role: `board`, `keeper` (the first process of a network
-/// in the background), or for the guest the number of its socket.
+/// Environment variable that gives a child process its role: `board`, `keeper` (the first process of a
+/// network in the background), or for the guest the number of its socket.
 const PART: &str = "KIBAN_NET_PART";
 
 impl Net {
@@ -167,7 +167,7 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
             let written = std::fs::write(path, format!("{}\n", std::process::id()));
             written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
-        // Only a command waits for it; and whoever waits may have ended.
+        // Only a command waits for it, and it may have ended.
         let _ = to_guest.write_all(&[1]);
         let _ = ready.as_ref().map(|ready| rustix::io::write(ready, b"1"));
     }

@@ -34,7 +34,7 @@ pub(super) struct Options {
     pub(super) target: Target,
     /// The guest's addresses, each with its gateway.
     pub(super) addresses: Vec<(IpNet, IpAddr)>,
-    /// Whether to configure the interface; otherwise somebody else does.
+    /// Whether to configure the interface; otherwise another process does.
     pub(super) configures: bool,
     pub(super) mtu_bytes: usize,
     pub(super) interface: String,

@@ -71,7 +71,8 @@ pub(super) struct Pasta {
     /// Let this address stand for this host's address towards other hosts; or none.
     #[arg(long, value_name = "ADDRESS")]
     map_guest_addr: Vec<String>,
-    /// Forward TCP ports of this host: none, or [ADDRESS/]PORT[-PORT][:PORT[-PORT]], with commas between ports.
+    /// Forward TCP ports of this host: none, or [ADDRESS/]PORT[-PORT][:PORT[-PORT]], with commas between
+    /// ports.
     #[arg(short = 't', long, value_name = "PORTS")]
     tcp_ports: Vec<String>,
     /// Forward UDP ports of this host, likewise.
@@ -210,7 +211,7 @@ impl Pasta {
         };
         loopback.into_iter().for_each(|at| options.map_loopback(at));
         for at in read("--map-guest-addr", &self.map_guest_addr)? {
-            // Without a route to other hosts, there is no such address, and the guest reaches nothing at this one.
+            // Without a route to other hosts there is no such address; the guest then reaches nothing here.
             if let Some(host) = host_address(at.is_ipv4()) {
                 options.map.push(super::options::Mapped { from: (at, None), to: (host, None) });
             }

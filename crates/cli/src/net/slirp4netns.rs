@@ -34,8 +34,8 @@ pub(super) struct Slirp4netns {
     /// Give the guest IPv6.
     #[arg(short = '6', long)]
     enable_ipv6: bool,
-    /// The guest's network: the gateway is its second address, names are served at the third one, and the guest
-    /// has the hundredth.
+    /// The guest's network: the gateway is its second address, names are served at the third one, and the
+    /// guest has the hundredth.
     #[arg(long, value_name = "ADDRESS/BITS", default_value = "10.0.2.0/24")]
     cidr: Ipv4Net,
     /// Do not let the gateway's address stand for this host's loopback.

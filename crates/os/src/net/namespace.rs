@@ -63,8 +63,8 @@ pub fn enter_new() -> io::Result<()> {
     interface::set_up("lo")
 }
 
-/// Moves this process, which must have one thread, into a network namespace, after the user namespace that owns
-/// it. Namespaces are given by files, such as `/proc/NUMBER/ns/net` and `/run/netns/NAME`.
+/// Moves this process, which must have one thread, into a network namespace, after the user namespace that
+/// owns it. Namespaces are given by files, such as `/proc/NUMBER/ns/net` and `/run/netns/NAME`.
 ///
 /// # Errors
 /// There is no such file, or it belongs to another user.

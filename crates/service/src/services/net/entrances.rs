@@ -2,8 +2,8 @@
 //!
 //! Sources   the guest sees the address and port of the sender, and answers there: an answer is recognised by
 //!           its pair of addresses, and leaves through the forwarded port. A sender that the guest cannot
-//!           answer, such as this host's loopback, appears at the board's address, with its own port if no other
-//!           sender appears there.
+//!           answer, such as this host's loopback, appears at the board's address, with its own port if no
+//!           other sender appears there.
 //! Limits    [`SENDERS_MAX`] pairs; the longest idle one makes room. A pair is forgotten after [`IDLE`].
 
 use super::flows::{FLOWS_MAX as SENDERS_MAX, IDLE};
@@ -114,8 +114,8 @@ impl Entrances {
     /// Sends a datagram of the guest through a forwarded port if it is an answer. Returns whether it is.
     pub(super) fn answer(&mut self, pair: Pair, payload: &[u8], now: Instant) -> bool {
         let Some(sender) = self.senders.get_mut(&pair) else { return false };
-        // At this host's loopback, only a sender itself keeps its pair alive: later, another program may have its
-        // port.
+        // At this host's loopback, only a sender itself keeps its pair alive: later, another program may have
+        // its port.
         if !sender.address.ip().to_canonical().is_loopback() {
             self.by_use.remove(&(sender.used_at, pair));
             sender.used_at = now;

@@ -6,9 +6,9 @@
 //! Connections      `connections`: the guest's SYN is answered once this host has connected. From then on a
 //!                  relay ([`super::relay`]) copies in both directions.
 //! Datagrams, pings `flows`: one connected socket for each pair of addresses, and for each ping.
-//! Mapped addresses the board's addresses may stand for others (`map`): port 53 for this host's name server, or
-//!                  all ports for its loopback. Otherwise, the guest reaches nothing at them. Its packets to
-//!                  loopback or link-local addresses are dropped by IP.
+//! Mapped addresses the board's addresses may stand for others (`map`): port 53 for this host's name server,
+//!                  or all ports for its loopback. Otherwise, the guest reaches nothing at them. Its
+//!                  packets to loopback or link-local addresses are dropped by IP.
 //! Forwarded ports  UDP ports of this host: `entrances`. TCP ports: services of the kind `forward`.
 //! Limits           connections: `sessions`; flows: [`flows::FLOWS_MAX`], the longest idle one makes room.
 
