@@ -63,7 +63,6 @@ impl Forward {
             is_connected,
             is_open,
             syn_waits: false,
-            has_first: false,
             skips: 0,
             tells_why: false,
             waits_for_accept: false,

@@ -401,15 +401,7 @@ impl Responder {
 
     /// Cancels the transfer, because a write to the file failed.
     fn cancel(&mut self, item: DiagnosticItem, machine: &mut Machine, store: &mut Store<'_>) {
-        // Once there is room again, the initiator can recover the transfer. Without a checkpoint, nothing
-        // would be gained by keeping its contents on the full disk.
-        let keeps = item.error() == ErrorIdentifier::LOCAL_FAILURE_SPACE
-            && matches!(&self.transfer, Some(Transfer::Write(writing)) if writing.points.newest().at > 0);
-        self.stop_transfer(store, keeps);
-        if keeps && let Some(open) = self.selected.as_mut().and_then(|selected| selected.open.as_mut()) {
-            // Closing the file must not remove the docket.
-            open.docket = None;
-        }
+        self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
         // As in `end_data`: the peer may have cancelled, and that indication may not have been polled yet.
         if !matches!(machine.state(), State::Writing | State::WriteEnded | State::WriteTransferEndPending) {
@@ -419,20 +411,20 @@ impl Responder {
         self.send(machine, Pdu::CancelRequest(Box::new(cancel)));
     }
 
-    /// Stops a transfer before its end. If `keeps` is true, because the association was lost or the disk is
-    /// full, keeps the state needed to recover the transfer.
-    pub(super) fn stop_transfer(&mut self, store: &mut Store<'_>, keeps: bool) {
+    /// Stops a transfer before its end. If the association was lost (`lost`), keeps the state needed to
+    /// recover the transfer.
+    pub(super) fn stop_transfer(&mut self, store: &mut Store<'_>, lost: bool) {
         let kept =
             self.selected.as_ref().and_then(|selected| selected.open.as_ref()?.docket.as_ref()).is_some();
         match self.transfer.take() {
             Some(Transfer::Read(reading)) => close(&reading, store.disk),
-            Some(Transfer::Write(writing)) if keeps && kept => {
+            Some(Transfer::Write(writing)) if lost && kept => {
                 store.disk.leave(writing.contents.begun.handle);
             }
             Some(Transfer::Write(writing)) => store.disk.abandon(writing.contents.begun.handle),
             None => {}
         }
-        if keeps {
+        if lost {
             // A transfer that was recovered but not restarted can be recovered again.
             let resume = self.selected.as_mut().and_then(|selected| selected.open.as_mut()?.resume.take());
             if let Some(unfinished) = resume.and_then(|resume| resume.begun) {

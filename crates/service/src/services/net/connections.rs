@@ -101,7 +101,6 @@ impl Connections {
             is_connected: true,
             is_open: true,
             syn_waits: false,
-            has_first: false,
             skips: 0,
             tells_why: false,
             ends: None,
