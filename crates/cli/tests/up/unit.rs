@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Returns the systemd unit that is quoted on a documentation page.
+/// Returns the systemd unit of the long-running service that is quoted on a documentation page.
 fn unit(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = std::fs::read_to_string(path).expect("it is in the repository");
-    page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a unit").to_owned()
+    let mut units = page.split("```ini\n").skip(1).filter_map(|rest| rest.split("```").next());
+    units.find(|unit| unit.contains("Restart=")).expect("a unit").to_owned()
 }
 
 /// Writes the unit to a file, after changing the program's path to that of the built program.
