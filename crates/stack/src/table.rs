@@ -347,11 +347,11 @@ impl Table {
                 }
             }
             Completion::DatagramError { socket, remote, kind, .. } => {
-                if let Some(socket) = self.sockets.get_mut(&socket).filter(|its| its.peer == Some(remote)) {
-                    if let Some(kind) = refusal_of(kind, remote) {
-                        socket.error = Some(kind);
-                        socket.waiters.wake(&mut self.woken);
-                    }
+                if let Some(socket) = self.sockets.get_mut(&socket).filter(|its| its.peer == Some(remote))
+                    && let Some(kind) = refusal_of(kind, remote)
+                {
+                    socket.error = Some(kind);
+                    socket.waiters.wake(&mut self.woken);
                 }
             }
             Completion::Opened { stream }
