@@ -102,19 +102,15 @@ fn launch() -> Result<ExitCode, String> {
         command.stdin(OwnedFd::from(of_keeper)).stdout(Stdio::null()).stderr(Stdio::piped())
     })?;
     let errors = keeper.stderr.take();
-    let (tell, told) = std::sync::mpsc::channel();
-    let copy = move || {
-        // The pipe is closed only when all processes have ended.
-        let copied = errors.map(|mut errors| io::copy(&mut errors, &mut io::stderr()));
-        drop((copied, tell.send(())));
-    };
-    std::thread::Builder::new().spawn(copy).map_err(say)?;
+    // The pipe is closed only when all processes have ended.
+    let copy = move || errors.map(|mut errors| io::copy(&mut errors, &mut io::stderr()));
+    let copying = std::thread::Builder::new().spawn(copy).map_err(say)?;
     if ready.read_exact(&mut [0]).is_ok() {
         return Ok(ExitCode::SUCCESS);
     }
     let status = keeper.wait().map_err(say)?;
     // Print all of the error.
-    let _ = told.recv();
+    let _ = copying.join();
     Ok(if status.success() { ExitCode::FAILURE } else { code_of(status) })
 }
 

@@ -3,7 +3,7 @@
 use super::ports::Forwarded;
 use ipnet::{IpNet, Ipv4Net};
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 /// The port of the name service.
@@ -80,8 +80,7 @@ impl Options {
 
     /// Lets an address stand for this host's loopback.
     pub(super) fn map_loopback(&mut self, at: IpAddr) {
-        let to: IpAddr =
-            if at.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().expect("an address") };
+        let to = if at.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         self.map.push(Mapped { from: (at, None), to: (to, None) });
     }
 

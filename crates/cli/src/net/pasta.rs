@@ -1,6 +1,6 @@
 //! The options of `pasta` (passt's man page, pasta(1)) that Podman, Buildah and RootlessKit give.
 
-use super::options::{Options, Target, check_gateway, host_address, host_name_server, numbered};
+use super::options::{Mapped, Options, Target, check_gateway, host_address, host_name_server, numbered};
 use super::ports::{Forwarded, between};
 use clap::Parser;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -213,7 +213,7 @@ impl Pasta {
         for at in read("--map-guest-addr", &self.map_guest_addr)? {
             // Without a route to other hosts there is no such address; the guest then reaches nothing here.
             if let Some(host) = host_address(at.is_ipv4()) {
-                options.map.push(super::options::Mapped { from: (at, None), to: (host, None) });
+                options.map.push(Mapped { from: (at, None), to: (host, None) });
             }
         }
         Ok(())
@@ -259,7 +259,7 @@ mod tests {
         let tcp = [Forwarded { from: "127.0.0.1:8080".parse().unwrap(), to_port: 80 }];
         assert_eq!(options.tcp, tcp);
         assert_eq!(options.udp.len(), 2);
-        let loopback = |mapped: &super::super::options::Mapped| mapped.to.0.is_loopback();
+        let loopback = |mapped: &Mapped| mapped.to.0.is_loopback();
         assert!(!options.map.iter().any(loopback), "{options:?}");
     }
 

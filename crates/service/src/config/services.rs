@@ -22,10 +22,8 @@ fn mapped(text: &str) -> Option<Mapped> {
         Ok(socket) => Some((socket.ip(), Some(socket.port()))),
         Err(_) => text.parse::<IpAddr>().ok().map(|address| (address, None)),
     };
-    let ((address, port), (to, to_port)) = text
-        .split_once('=')
-        .map(|(from, to)| (end(from), end(to)))
-        .and_then(|(from, to)| Some((from?, to?)))?;
+    let (from, to) = text.split_once('=')?;
+    let ((address, port), (to, to_port)) = (end(from)?, end(to)?);
     Some(Mapped { address, port, to, to_port })
 }
 
@@ -92,8 +90,9 @@ impl Validator<'_> {
 
     /// Reads what a `net` service maps and forwards.
     fn net(&self, table: &tables::Service) -> Result<NetConfig, ConfigError> {
-        let words =
-            |words: &Option<Words>| words.iter().flat_map(|words| words.0.clone()).collect::<Vec<_>>();
+        fn words(words: &Option<Words>) -> impl Iterator<Item = &Word> {
+            words.iter().flat_map(|words| &words.0)
+        }
         let mapped = |word: &Word| {
             mapped(word).ok_or_else(|| {
                 self.at(
@@ -116,8 +115,8 @@ impl Validator<'_> {
                 })
         };
         Ok(NetConfig {
-            map: words(&table.map).iter().map(mapped).collect::<Result<_, _>>()?,
-            udp: words(&table.udp).iter().map(forwarded).collect::<Result<_, _>>()?,
+            map: words(&table.map).map(mapped).collect::<Result<_, _>>()?,
+            udp: words(&table.udp).map(forwarded).collect::<Result<_, _>>()?,
         })
     }
 

@@ -4,14 +4,13 @@
 //!           its pair of addresses, and leaves through the forwarded port. A sender that the guest cannot
 //!           answer, such as this host's loopback, appears at the board's address, with its own port if no
 //!           other sender appears there.
-//! Limits    [`SENDERS_MAX`] pairs; the longest idle one makes room. A pair is forgotten after [`IDLE`].
+//! Limits    those of an [`IdleMap`].
 
-use super::flows::{FLOWS_MAX as SENDERS_MAX, IDLE};
+use super::idle::IdleMap;
 use kiban_base::Instant;
 use kiban_board::Host;
 use kiban_link::{EpollSet, Interest};
 use kiban_os::interface::bind_remedy;
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// The maximum number of datagrams that one port passes on in one call, so that others get their turn.
@@ -26,7 +25,6 @@ type Pair = (SocketAddr, SocketAddr);
 struct Sender {
     entrance: usize,
     address: SocketAddr,
-    used_at: Instant,
 }
 
 /// The forwarded ports.
@@ -34,16 +32,14 @@ pub(super) struct Entrances {
     first: u64,
     /// Each with the guest's address and port.
     entrances: Vec<(UdpSocket, SocketAddr)>,
-    senders: BTreeMap<Pair, Sender>,
-    by_use: BTreeSet<(Instant, Pair)>,
+    senders: IdleMap<Pair, Sender>,
     room: Vec<u8>,
 }
 
 impl Entrances {
     /// Returns an empty set; `first` is the number of the first port among the watched files.
     pub(super) fn new(first: u64) -> Entrances {
-        let (senders, by_use) = (BTreeMap::new(), BTreeSet::new());
-        Entrances { first, entrances: Vec::new(), senders, by_use, room: vec![0; 1 << 16] }
+        Entrances { first, entrances: Vec::new(), senders: IdleMap::new(), room: vec![0; 1 << 16] }
     }
 
     /// Opens a port of this host.
@@ -77,7 +73,7 @@ impl Entrances {
             let to = *to;
             let shown = shown(sender, to, host).and_then(|shown| self.distinct(shown, to, (index, sender)));
             let Some(shown) = shown else { continue };
-            self.remember((shown, to), Sender { entrance: index, address: sender, used_at: now });
+            self.senders.insert((shown, to), Sender { entrance: index, address: sender }, now);
             // Without packet memory, the datagram is lost.
             passed += u64::from(host.send_from(shown, to, &self.room[..length]).is_ok());
         }
@@ -93,46 +89,22 @@ impl Entrances {
         })
     }
 
-    fn remember(&mut self, pair: Pair, sender: Sender) {
-        if self.senders.len() >= SENDERS_MAX
-            && !self.senders.contains_key(&pair)
-            && let Some(&(_, idle)) = self.by_use.first()
-        {
-            self.forget(&idle);
-        }
-        self.forget(&pair);
-        self.by_use.insert((sender.used_at, pair));
-        self.senders.insert(pair, sender);
-    }
-
-    fn forget(&mut self, pair: &Pair) {
-        if let Some(sender) = self.senders.remove(pair) {
-            self.by_use.remove(&(sender.used_at, *pair));
-        }
-    }
-
     /// Sends a datagram of the guest through a forwarded port if it is an answer. Returns whether it is.
     pub(super) fn answer(&mut self, pair: Pair, payload: &[u8], now: Instant) -> bool {
-        let Some(sender) = self.senders.get_mut(&pair) else { return false };
+        let Some(sender) = self.senders.get(&pair) else { return false };
+        // If the socket's buffer is full, the datagram is lost, as on a link.
+        let _ = self.entrances[sender.entrance].0.send_to(payload, sender.address);
         // At this host's loopback, only a sender itself keeps its pair alive: later, another program may have
         // its port.
         if !sender.address.ip().to_canonical().is_loopback() {
-            self.by_use.remove(&(sender.used_at, pair));
-            sender.used_at = now;
-            self.by_use.insert((now, pair));
+            self.senders.touch(pair, now);
         }
-        // If the socket's buffer is full, the datagram is lost, as on a link.
-        let _ = self.entrances[sender.entrance].0.send_to(payload, sender.address);
         true
     }
 
     /// Forgets senders that have been idle for too long.
     pub(super) fn look(&mut self, now: Instant) {
-        while let Some(&(used_at, pair)) = self.by_use.first()
-            && used_at + IDLE <= now
-        {
-            self.forget(&pair);
-        }
+        while self.senders.expire(now).is_some() {}
     }
 }
 

@@ -5,24 +5,19 @@
 //! Datagrams an answer goes to the guest from the address to which the guest had sent.
 //! Pings     the kernel's ping sockets (icmp(7)) send echo requests without privileges, for groups in
 //!           `net.ipv4.ping_group_range`; they replace the identifier.
-//! Limits    [`FLOWS_MAX`] flows; the longest idle one makes room. A flow ends after [`IDLE`] (RFC 4787
-//!           REQ-5: at least two minutes).
+//! Limits    those of an [`IdleMap`].
 
+use super::idle::IdleMap;
 use kiban_base::Instant;
 use kiban_board::Host;
 use kiban_link::{EpollSet, Interest};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
-/// Maximum number of flows: with the sessions' sockets, below the usual limit of open files.
-pub(super) const FLOWS_MAX: usize = 512;
-/// How long a flow may be idle.
-pub(super) const IDLE: Duration = Duration::from_secs(120);
 /// The maximum number of answers that one flow passes on in one call, so that others get their turn.
 const ANSWERS_MAX: usize = 64;
 /// Length of the header of an echo message (RFC 792, RFC 4443 §4).
@@ -40,15 +35,13 @@ enum Key {
 struct Flow {
     key: Key,
     socket: Socket,
-    used_at: Instant,
 }
 
 /// The flows by number.
 pub(super) struct Flows {
     next: u64,
-    flows: BTreeMap<u64, Flow>,
+    flows: IdleMap<u64, Flow>,
     by_key: BTreeMap<Key, u64>,
-    by_use: BTreeSet<(Instant, u64)>,
     room: Vec<u8>,
     /// Whether it has been reported that this host forbids ping sockets.
     has_warned: bool,
@@ -58,9 +51,8 @@ impl Default for Flows {
     fn default() -> Flows {
         Flows {
             next: 0,
-            flows: BTreeMap::new(),
+            flows: IdleMap::new(),
             by_key: BTreeMap::new(),
-            by_use: BTreeSet::new(),
             room: vec![0; 1 << 16],
             has_warned: false,
         }
@@ -126,8 +118,9 @@ impl Flows {
             Some(number) => *number,
             None => self.begin(key, open()?, files, now)?,
         };
-        self.touch(number, now);
-        match self.flows[&number].socket.send(bytes) {
+        self.flows.touch(number, now);
+        let flow = self.flows.get(&number).expect("it has a number");
+        match flow.socket.send(bytes) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(error),
             // The datagram is lost, as on a link: the socket's buffer is full, a firewall forbids it, or it
@@ -137,39 +130,21 @@ impl Flows {
     }
 
     fn begin(&mut self, key: Key, socket: Socket, files: &EpollSet, now: Instant) -> io::Result<u64> {
-        if self.flows.len() >= FLOWS_MAX
-            && let Some(&(_, idle)) = self.by_use.first()
-        {
-            self.end(idle);
-        }
         let number = self.next;
         files.watch(&socket, number, Interest::READ)?;
         self.next += 1;
         self.by_key.insert(key, number);
-        self.by_use.insert((now, number));
-        self.flows.insert(number, Flow { key, socket, used_at: now });
-        Ok(number)
-    }
-
-    fn touch(&mut self, number: u64, now: Instant) {
-        let Some(flow) = self.flows.get_mut(&number) else { return };
-        self.by_use.remove(&(flow.used_at, number));
-        flow.used_at = now;
-        self.by_use.insert((now, number));
-    }
-
-    fn end(&mut self, number: u64) {
-        if let Some(flow) = self.flows.remove(&number) {
-            self.by_key.remove(&flow.key);
-            self.by_use.remove(&(flow.used_at, number));
+        if let Some(idle) = self.flows.insert(number, Flow { key, socket }, now) {
+            self.by_key.remove(&idle.key);
         }
+        Ok(number)
     }
 
     /// Passes the answers of a flow to the guest. Returns how many.
     pub(super) fn on_ready(&mut self, number: u64, host: &mut Host<'_>, now: Instant) -> u64 {
         let mut passed = 0;
         for _ in 0..ANSWERS_MAX {
-            let Some(Flow { key, socket, .. }) = self.flows.get(&number) else { break };
+            let Some(Flow { key, socket }) = self.flows.get(&number) else { break };
             let received = rustix::net::recv(socket, &mut self.room, RecvFlags::DONTWAIT);
             let length = match received {
                 Ok((_, length)) => length,
@@ -186,16 +161,14 @@ impl Flows {
             // Without packet memory, the answer is lost.
             passed += u64::from(pass(*key, &self.room[..length], host));
         }
-        self.touch(number, now);
+        self.flows.touch(number, now);
         passed
     }
 
     /// Ends flows that have been idle for too long.
     pub(super) fn look(&mut self, now: Instant) {
-        while let Some(&(used_at, number)) = self.by_use.first()
-            && used_at + IDLE <= now
-        {
-            self.end(number);
+        while let Some(idle) = self.flows.expire(now) {
+            self.by_key.remove(&idle.key);
         }
     }
 }
