@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Default for the number of remote directories to list.
-const DIRECTORIES_MAX: usize = 10_000;
+pub(super) const DIRECTORIES_MAX: usize = 10_000;
 
 /// Arguments common to all transfers.
 #[derive(Args, Clone)]

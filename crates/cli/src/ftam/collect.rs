@@ -9,7 +9,7 @@ use super::address::Remote;
 use super::arguments::{Descent, Parallel, Transfer};
 use super::collection::{Collection, token};
 use super::link::{Peer, PersistentClient};
-use super::listing::{NO_MATCH, RemoteFile, entries, expand, last_component};
+use super::listing::{RemoteFile, entries, last_component, matching};
 use super::local::STATE;
 use super::report::Report;
 use super::task::{Task, Way};
@@ -90,36 +90,35 @@ impl Collect {
         let mut report = Report::new(&self.transfer.association);
         collection.place_all(&mut report);
         let mut link = PersistentClient::new(peer, &collection.directory.join(STATE));
-        let (mut files, mut tasks, mut listed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tasks, mut listed) = (Vec::new(), Vec::new());
         for remote in &self.remotes {
             let argument = remote.without_alias().to_string();
             match list(&mut link, remote, self.transfer.retries).await {
                 Ok(found) => {
-                    tasks.extend(found.iter().map(|file| self.task(file, &argument, collection)));
-                    files.extend(found);
+                    tasks.extend(found.into_iter().map(|file| self.task(file, &argument, collection)));
                     listed.push(argument);
                 }
                 Err(failure) => report.failed(failure),
             }
         }
-        collection.forget_deleted(&listed, &files, &mut report);
         // Two arguments may mean the same file, which two workers must not fetch at the same time.
         let mut tokens = HashSet::new();
         tasks.retain(|task| tokens.insert(task.name.clone()));
+        collection.forget_deleted(&listed, &tokens, &mut report);
         let mut policy = self.transfer.policy(peer.kind);
         policy.retry.resume = true;
         let (collection, jobs) = (Some(collection.clone()), self.parallel.jobs.into());
         transfers::run(peer, Some(link), tasks, policy, collection, jobs, report).await
     }
 
-    fn task(&self, file: &RemoteFile, argument: &str, collection: &Collection) -> Task {
+    fn task(&self, file: RemoteFile, argument: &str, collection: &Collection) -> Task {
         Task {
             way: Way::Get,
             name: token(&file.remote, &file.attributes),
-            remote: file.remote.clone(),
+            remote: file.remote,
             root: collection.directory.join(STATE),
             shown: self.local.join(&file.name).display().to_string(),
-            known: Some(file.attributes.clone()),
+            known: Some(file.attributes),
             argument: argument.to_owned(),
         }
     }
@@ -132,11 +131,8 @@ async fn list(
     mut retries: u32,
 ) -> Result<Vec<RemoteFile>, String> {
     let mut found = match &remote.pattern {
-        Some(_) => match expand(link, remote, &Descent::default(), &mut retries).await {
-            // Usually there is nothing to collect.
-            Err(failure) if failure.ends_with(NO_MATCH) => Vec::new(),
-            found => found?,
-        },
+        // Usually there is nothing to collect.
+        Some(_) => matching(link, remote, &Descent::default(), &mut retries).await?,
         None => entries(link, remote, &mut retries)
             .await?
             .into_iter()

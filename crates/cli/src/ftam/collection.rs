@@ -22,17 +22,17 @@ use super::attributes::FileAttributes;
 use super::journal::{Fetched, Journal};
 use super::kinds::Kind;
 use super::link::PersistentClient;
-use super::listing::{RemoteFile, stat};
-use super::local::{STATE, at, file_name, set_modified, sync_directory};
+use super::listing::stat;
+use super::local::{STATE, at, file_name, sync_directory};
 use super::report::Report;
 use super::task::{Done, Policy, Task, delete};
-use crate::output::note;
 use kiban_os::lock;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::Job;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -88,14 +88,14 @@ impl Collection {
 
     /// Removes files from the journal that the peer does not list any more: they were deleted, and this was
     /// not recorded. Another peer or directory may share the local directory, so only files that were found
-    /// by one of these arguments are removed.
-    pub(super) fn forget_deleted(&self, arguments: &[String], listed: &[RemoteFile], report: &mut Report) {
+    /// by one of these arguments are removed. `listed` has the tokens of all versions that were found.
+    pub(super) fn forget_deleted(&self, arguments: &[String], listed: &HashSet<String>, report: &mut Report) {
         let mut journal = lock(&self.journal);
         for (entry, fetched) in journal.fetched() {
             if !arguments.contains(&fetched.argument) {
                 continue;
             }
-            let is_listed = listed.iter().any(|file| token(&file.remote, &file.attributes) == entry);
+            let is_listed = listed.contains(&entry);
             let is_placed = self.directory.join(STATE).join(&entry).symlink_metadata().is_err();
             if !is_listed
                 && is_placed
@@ -156,12 +156,7 @@ impl Collection {
                 }
             }
             sync_directory(&task.root).map_err(at(&task.root))?;
-            if let Some(date) = listed.modified_at {
-                // The file is complete without its date.
-                if let Err(error) = set_modified(&staged, date.0) {
-                    note!("kiban: {}: cannot set the time of its modification: {error}", task.shown);
-                }
-            }
+            task.set_date(&staged, listed.modified_at);
             let (remote, argument) = (task.remote.without_alias().to_string(), task.argument.clone());
             lock(&self.journal).fetched_now(&task.name, Fetched { remote, to, argument })?;
         }
@@ -169,7 +164,7 @@ impl Collection {
         self.place(&task.name, &fetched.to)?;
         delete(link, &task.remote, &listed, None, policy.retry.retries).await?;
         lock(&self.journal).deleted(&task.name)?;
-        let mut result = task.result(task.remote.to_string(), task.shown.clone(), moved);
+        let mut result = task.result(moved);
         if moved.0 == 0 {
             result.bytes = listed.bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
         }

@@ -9,6 +9,7 @@
 //! Errors      name the file, the line, the key and the remedy.
 
 use super::kinds::Kind;
+use super::local::xdg_file;
 use crate::osi::peer::{Host, PeerArgs, selector};
 use crate::output::{json, print};
 use clap::{Args, ValueEnum};
@@ -186,10 +187,7 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 fn default_file() -> Option<PathBuf> {
-    let is_absolute = |path: &PathBuf| path.is_absolute();
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(is_absolute);
-    let config = config.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
-    Some(config?.join("kiban/ftam.toml"))
+    xdg_file("XDG_CONFIG_HOME", ".config", "ftam.toml")
 }
 
 impl HostTable {

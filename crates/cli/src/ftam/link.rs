@@ -7,7 +7,7 @@ use crate::output::{note, print, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::DiskError;
-use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
+use kiban_osi::ftam::initiator::{Config, Failure, Job, Outcome, docket_of};
 use kiban_osi::wire::ftam::{Document, ErrorIdentifier, FunctionalUnits, QualityOfService};
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
 use kiban_osi_runtime::ftam::disk;
@@ -107,12 +107,18 @@ impl Peer {
     }
 }
 
+/// Lets an association propose no recovery.
+pub(super) fn omit_recovery(initiator: &mut Config) {
+    let recovery = FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER;
+    initiator.units = initiator.units.without(recovery);
+    initiator.quality = QualityOfService::NO_RECOVERY;
+}
+
 /// An association with one host, for local files below one directory.
 pub(super) struct PersistentClient {
     peer: Arc<Peer>,
     config: ClientConfig,
     client: Option<Client>,
-    stopwatch: Option<Stopwatch>,
 }
 
 /// Whether to resume an earlier transfer, and how often to reconnect.
@@ -126,17 +132,14 @@ impl PersistentClient {
     /// Returns a client for a peer and for files below `local`. It connects on first use.
     pub(super) fn new(peer: &Arc<Peer>, local: &Path) -> PersistentClient {
         let config = ClientConfig { local: local.into(), ..peer.config.clone() };
-        PersistentClient { peer: peer.clone(), config, client: None, stopwatch: None }
+        PersistentClient { peer: peer.clone(), config, client: None }
     }
 
     /// Proposes no recovery when it connects. For files that are shorter than the distance of two
     /// checkpoints, a recovery would start at the beginning as well, and its records cost a third of the
     /// time.
     pub(super) fn without_recovery(mut self) -> PersistentClient {
-        let initiator = &mut self.config.initiator;
-        let recovery = FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER;
-        initiator.units = initiator.units.without(recovery);
-        initiator.quality = QualityOfService::NO_RECOVERY;
+        omit_recovery(&mut self.config.initiator);
         self
     }
 
@@ -364,10 +367,8 @@ impl PersistentClient {
             }
         }
         disk::remove_empty_state(&self.config.local);
-        if let Some(client) = self.client.take() {
-            self.stopwatch = Some(client.close().await);
-        }
-        self.stopwatch
+        let client = self.client.take()?;
+        Some(client.close().await)
     }
 }
 

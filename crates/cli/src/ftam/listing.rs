@@ -10,9 +10,6 @@ use crate::output::printable;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 
-/// The end of the error for a pattern that matches nothing.
-pub(super) const NO_MATCH: &str = ": no file matches";
-
 /// A remote file or directory.
 #[derive(Clone)]
 pub(super) struct RemoteFile {
@@ -128,11 +125,25 @@ pub(super) async fn tree(
     (all, failures)
 }
 
-/// Returns the files and directories that a name with wildcards matches, in sorted order.
+/// Like [`matching`], for a name that must match something.
 ///
 /// # Errors
 /// A directory cannot be listed, or nothing matches.
 pub(super) async fn expand(
+    link: &mut PersistentClient,
+    remote: &Remote,
+    descent: &Descent,
+    retries: &mut u32,
+) -> Result<Vec<RemoteFile>, String> {
+    let files = matching(link, remote, descent, retries).await?;
+    if files.is_empty() { Err(format!("{remote}: no file matches")) } else { Ok(files) }
+}
+
+/// Returns the files and directories that a name with wildcards matches, in sorted order.
+///
+/// # Errors
+/// A directory cannot be listed.
+pub(super) async fn matching(
     link: &mut PersistentClient,
     remote: &Remote,
     descent: &Descent,
@@ -168,5 +179,5 @@ pub(super) async fn expand(
         found = next;
     }
     files.sort_by(|one, other| one.remote.path.cmp(&other.remote.path));
-    if files.is_empty() { Err(format!("{remote}{NO_MATCH}")) } else { Ok(files) }
+    Ok(files)
 }

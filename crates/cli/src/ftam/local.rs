@@ -4,7 +4,7 @@ use super::glob::{is_pattern, matches, plain};
 use super::kinds::DEPTH_MAX;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
@@ -99,19 +99,18 @@ pub(super) fn tree(
             if is_directory {
                 waiting.push((name.clone(), depth + 1));
             }
-            let modified = found.modified().map_or(0, seconds);
-            all.push(LocalFile { name, is_directory, bytes: found.len(), modified });
+            all.push(LocalFile { name, is_directory, bytes: found.len(), modified: found.mtime() });
         }
     }
     all.sort_by(|one, other| one.name.split('/').cmp(other.name.split('/')));
     Ok((all, others))
 }
 
-fn seconds(time: SystemTime) -> i64 {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => since.as_secs() as i64,
-        Err(before) => -(before.duration().as_secs_f64().ceil() as i64),
-    }
+/// Returns a file of kiban in a directory of the XDG Base Directory Specification; `None` without a home.
+pub(super) fn xdg_file(variable: &str, in_home: &str, name: &str) -> Option<PathBuf> {
+    let given = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let above = given.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(in_home)));
+    Some(above?.join("kiban").join(name))
 }
 
 /// Returns the paths that a pattern matches, in sorted order; a path without wildcards is returned as it is.

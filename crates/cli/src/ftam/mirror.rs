@@ -9,7 +9,7 @@
 //! Not implemented   symbolic links, empty remote directories of peers that list no directories, and renames.
 
 use super::address::Remote;
-use super::arguments::{Descent, Parallel, Transfer};
+use super::arguments::{DIRECTORIES_MAX, Descent, Parallel, Transfer};
 use super::glob::Filter;
 use super::jobs::make_directory;
 use super::kinds::Kind;
@@ -32,7 +32,7 @@ pub(super) struct Mirror {
     #[command(flatten)]
     parallel: Parallel,
     /// Maximum number of remote directories to list, because a peer's tree may be endless.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = DIRECTORIES_MAX)]
     directories_max: usize,
     /// Delete files in the target that the source does not have.
     #[arg(long)]
@@ -226,16 +226,11 @@ impl Mirror {
             root: root.clone(),
             name: name.clone(),
             shown: local.join(name).display().to_string(),
-            known: None,
+            // The dates are known from the listing.
+            known: there.get(name).filter(|_| way == Way::Get).map(|file| known(file.modified)),
             argument: String::new(),
         };
-        let mut tasks: Vec<Task> = plan.files.iter().map(task).collect();
-        if way == Way::Get {
-            // The dates are known from the listing.
-            for task in &mut tasks {
-                task.known = there.get(&task.name).map(|file| known(file.modified));
-            }
-        }
+        let tasks: Vec<Task> = plan.files.iter().map(task).collect();
         let mut policy = self.transfer.policy(peer.kind);
         policy.if_exists = IfExists::Overwrite;
         let jobs = self.parallel.jobs.into();
@@ -262,17 +257,17 @@ impl Mirror {
             match removed {
                 Ok(()) => report.acted("rm", shown(name), true),
                 Err(failure) => {
-                    let is_empty = match way {
-                        Way::Get => {
-                            root.join(name).read_dir().map(|mut entries| entries.next().is_none()).ok()
-                        }
-                        _ => entries(&mut link, &remote.below(name), retries)
-                            .await
-                            .ok()
-                            .map(|all| all.is_empty()),
-                    };
                     // A directory may hold files that the filter leaves out.
-                    if !is_directory || is_empty != Some(false) {
+                    let holds_files = is_directory
+                        && match way {
+                            Way::Get => {
+                                root.join(name).read_dir().is_ok_and(|mut entries| entries.next().is_some())
+                            }
+                            _ => entries(&mut link, &remote.below(name), retries)
+                                .await
+                                .is_ok_and(|all| !all.is_empty()),
+                        };
+                    if !holds_files {
                         report.failed(failure);
                     }
                 }

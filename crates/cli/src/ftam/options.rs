@@ -3,12 +3,11 @@
 use super::address::Remote;
 use super::hosts::{HostEntry, Hosts, password_of};
 use super::kinds::{Kind, Progress};
-use super::link::Peer;
+use super::link::{Peer, omit_recovery};
 use crate::osi::peer::{PASSWORD_VARIABLE, PeerArgs, VersionArgs, password};
 use clap::Args;
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
-use kiban_osi::wire::ftam::{FunctionalUnits, QualityOfService};
 use kiban_osi_runtime::ftam::client::{BoardUse, ClientConfig};
 use kiban_osi_runtime::ftam::disk::Settings;
 use std::path::PathBuf;
@@ -151,9 +150,7 @@ impl Association {
     fn config(&self, remote: &Remote) -> Result<ClientConfig, String> {
         let mut offer = initiator::Config::default();
         if self.no_recovery {
-            offer.units =
-                offer.units.without(FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER);
-            offer.quality = QualityOfService::NO_RECOVERY;
+            omit_recovery(&mut offer);
         }
         let mut stack = StackConfig::default();
         stack.transport.tpdu_bytes_max = self.tpdu_bytes.unwrap_or(65531) as usize;

@@ -10,7 +10,7 @@
 use super::address::{Remote, with_base};
 use super::link::{Peer, PersistentClient};
 use super::listing::stat;
-use super::local::{absolute, create_directories, parent};
+use super::local::{absolute, create_directories, parent, xdg_file};
 use super::options::Association;
 use crate::output::{note, print};
 use clap::Args;
@@ -198,9 +198,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 fn history_file() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = state.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")));
-    Some(state?.join("kiban/ftam-history"))
+    xdg_file("XDG_STATE_HOME", ".local/state", "ftam-history")
 }
 
 #[cfg(test)]

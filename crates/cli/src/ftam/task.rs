@@ -4,10 +4,13 @@ use super::address::Remote;
 use super::attributes::FileAttributes;
 use super::kinds::Kind;
 use super::link::{PersistentClient, RetryPolicy};
+use super::local::set_modified;
 use super::report::TransferResult;
+use crate::output::note;
+use kiban_osi::ftam::filestore::Date;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// A file to transfer.
@@ -62,9 +65,21 @@ pub(super) enum Done {
 }
 
 impl Task {
-    pub(super) fn result(&self, from: String, to: String, moved: (u64, f64, bool)) -> TransferResult {
+    /// Returns what is reported: `moved` is the number of bytes, the seconds, and whether it was resumed.
+    pub(super) fn result(&self, moved: (u64, f64, bool)) -> TransferResult {
+        let (here, there) = (self.shown.clone(), self.remote.to_string());
+        let (from, to) = if self.way == Way::Get { (there, here) } else { (here, there) };
         let (bytes, seconds, resumed) = moved;
         TransferResult { from, to, bytes, seconds, resumed, deleted: false }
+    }
+
+    /// Gives the local file the date of its source. The file is complete without it.
+    pub(super) fn set_date(&self, path: &Path, date: Option<Date>) {
+        if let Some(date) = date
+            && let Err(error) = set_modified(path, date.0)
+        {
+            note!("kiban: {}: cannot set the time of its modification: {error}", self.shown);
+        }
     }
 }
 

@@ -12,10 +12,9 @@ use super::collection::Collection;
 use super::kinds::Kind;
 use super::link::{Peer, PersistentClient};
 use super::listing::stat;
-use super::local::{absolute, at, create_directories, set_modified, sync_directory};
+use super::local::{absolute, at, create_directories, parent, sync_directory};
 use super::report::Report;
 use super::task::{Done, IfExists, Policy, Task, Way, delete};
-use crate::output::note;
 use kiban_os::lock;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::Job;
@@ -132,8 +131,7 @@ impl Task {
                     _ => Job::Put { local, remote, document },
                 };
                 let moved = link.transfer(job, &self.remote, &path, policy.retry).await?;
-                let result = self.result(self.shown.clone(), self.remote.to_string(), moved);
-                Ok(Done::Transferred(result))
+                Ok(Done::Transferred(self.result(moved)))
             }
         }
     }
@@ -154,9 +152,8 @@ impl Task {
                 IfExists::Overwrite => {}
             }
         }
-        if let Some(above) = path.parent() {
-            create_directories(above)?;
-        }
+        let directory = parent(path);
+        create_directories(&directory)?;
         let before = match &self.known {
             Some(known) => Ok(known.clone()),
             None => stat(link, &self.remote, &mut policy.retry.retries.clone()).await,
@@ -166,18 +163,9 @@ impl Task {
         let moved = link.transfer(job, &self.remote, path, policy.retry).await?;
         // Some peers tell no attributes; the file then has the time of its arrival.
         let modified = before.as_ref().ok().and_then(|before| before.modified_at);
-        if let Some(date) = modified
-            && let Err(error) = set_modified(path, date.0)
-        {
-            note!("kiban: {}: cannot set the time of its modification: {error}", self.shown);
-        }
-        if let Some(directory) = path.parent() {
-            let mut unsynced = lock(&policy.unsynced);
-            if !unsynced.contains(directory) {
-                unsynced.insert(directory.into());
-            }
-        }
-        let mut result = self.result(self.remote.to_string(), self.shown.clone(), moved);
+        self.set_date(path, modified);
+        lock(&policy.unsynced).insert(directory.clone());
+        let mut result = self.result(moved);
         if policy.then_delete {
             if result.resumed {
                 return Err(format!(
@@ -187,9 +175,7 @@ impl Task {
                 ));
             }
             let before = before.map_err(|failure| format!("{failure}; it was fetched, but not deleted"))?;
-            if let Some(directory) = path.parent() {
-                sync_directory(directory).map_err(at(directory))?;
-            }
+            sync_directory(&directory).map_err(at(&directory))?;
             delete(link, &self.remote, &before, Some(moved.0), policy.retry.retries).await?;
             result.deleted = true;
         }

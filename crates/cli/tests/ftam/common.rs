@@ -119,6 +119,13 @@ pub(crate) fn kiban() -> Command {
 }
 
 impl TestDir {
+    /// Limits the rights of `ann`, the last user.
+    pub(crate) fn limit(&self, rights: &str) {
+        let users = fs::read_to_string(self.at("users.toml")).expect("text");
+        let (before, after) = users.rsplit_once("rights = \"all\"").expect("the last user's");
+        fs::write(self.at("users.toml"), format!("{before}rights = {rights}{after}")).expect("written");
+    }
+
     pub(crate) fn new() -> TestDir {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("kiban-cli-ftam-{}-{number}", std::process::id()));
