@@ -25,7 +25,7 @@
 
 use crate::fd_program::FdProgram;
 use crate::shards::{RETRY, ShardRings};
-use crate::{AnyLink, Link, LinkContext, LinkCounters};
+use crate::{AnyLink, Link, LinkContext, LinkCounters, TX_QUEUE_BYTES};
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, Wait};
 use kiban_board::{Board, Host, Input, Output, Program};
@@ -39,9 +39,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Once this number of bytes waits for a link, the bytes are sent to it. Units that the link does not accept
-/// wait at the port, which holds back the senders.
-const TX_QUEUE_BYTES: usize = 256 << 10;
 /// Maximum lateness of a cell in a long frame. A frame on a slow circuit is sent in pieces.
 const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
 

@@ -64,6 +64,11 @@ pub const BURST: usize = 64;
 /// With whole segments, a call also stops at this number of bytes, so that the data is still in the CPU cache
 /// when the host reads it.
 pub const BURST_BYTES: u64 = 256 << 10;
+/// Once this number of bytes waits for a link, a driver sends them to it. Units that the link does not accept
+/// wait at the port, which holds back the senders.
+pub const TX_QUEUE_BYTES: usize = 256 << 10;
+/// The largest segment that TCP passes to a port that cuts it, or whose link does.
+pub const SEGMENT_BYTES: u32 = 65_000;
 
 kiban_base::counters! {
     /// Counters of a link.

@@ -1,15 +1,13 @@
 //! Settings of a stack.
 
 use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig};
-use kiban_link::LinkTraits;
+use kiban_link::{LinkTraits, SEGMENT_BYTES};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// The largest segment that the board passes to its port, which cuts it if the device does not.
-const SEGMENT_BYTES: u32 = 65_000;
 /// Maximum number of packets that wait for the device.
 const PACKETS_MAX: usize = 256;
 /// The shortest MTU: every IPv4 host can receive packets of this length (RFC 1122 §3.3.2).

@@ -16,7 +16,7 @@ use crate::device::Port;
 use crate::table::Table;
 use kiban_base::{Instant, Pdu};
 use kiban_board::{Board, Host, Input, Output};
-use kiban_link::LinkContext;
+use kiban_link::{LinkContext, TX_QUEUE_BYTES};
 use kiban_os::lock;
 use kiban_tcpip::tcp::State;
 use std::collections::VecDeque;
@@ -24,10 +24,6 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-
-/// Once this number of bytes waits for the device, the bytes are sent to it. Packets that the device does not
-/// take wait at the port, which holds back the senders.
-const TX_QUEUE_BYTES: usize = 256 << 10;
 
 /// What the stack's task does next.
 pub(crate) enum Turn {
@@ -244,6 +240,11 @@ impl Handle {
     /// Runs `work` with the board, and sends what results from it.
     pub(crate) fn call<T>(&self, work: impl FnOnce(&mut Table, &mut Host<'_>) -> T) -> T {
         self.0.with(|core| core.call(work))
+    }
+
+    /// Runs `work` with the table alone: it neither needs the board nor gives it anything to do.
+    pub(crate) fn look<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        self.0.with(|core| work(&mut core.table))
     }
 }
 

@@ -8,12 +8,10 @@
 use kiban_base::Pdu;
 use kiban_link::unit::{ReceivePage, Unit};
 use kiban_link::{BURST, LinkContext, LinkTraits};
+use kiban_tcpip::wire::ipv4::PACKET_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll};
-
-/// The longest IP packet, bytes.
-const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 
 /// A source and sink of IP packets, such as a tunnel or a virtual machine's network card.
 ///
@@ -85,8 +83,8 @@ impl std::fmt::Debug for Device {
 
 impl<D: PacketDevice> From<D> for Device {
     fn from(device: D) -> Device {
-        let buffer = vec![0; PACKET_BYTES_MAX];
-        Device(Box::new(Packets { device, page: ReceivePage::default(), buffer }))
+        let (received, sent) = (vec![0; PACKET_BYTES_MAX].into(), Vec::new());
+        Device(Box::new(Packets { device, page: ReceivePage::default(), received, sent }))
     }
 }
 
@@ -116,11 +114,13 @@ pub(crate) trait Port: Send {
     ) -> Poll<io::Result<()>>;
 }
 
-/// A packet device, with the buffer through which packets pass.
+/// A packet device, with the buffers through which packets pass.
 struct Packets<D> {
     device: D,
     page: ReceivePage,
-    buffer: Vec<u8>,
+    /// Room for the longest packet.
+    received: Box<[u8]>,
+    sent: Vec<u8>,
 }
 
 impl<D: PacketDevice> Port for Packets<D> {
@@ -134,12 +134,11 @@ impl<D: PacketDevice> Port for Packets<D> {
         lent: &mut LinkContext<'_>,
         into: &mut VecDeque<Pdu>,
     ) -> Poll<io::Result<()>> {
-        let Packets { device, page, buffer } = self;
+        let Packets { device, page, received, .. } = self;
         for _ in 0..BURST {
-            buffer.resize(PACKET_BYTES_MAX, 0);
-            match device.poll_receive(cx, buffer) {
+            match device.poll_receive(cx, received) {
                 Poll::Ready(Ok(length)) => {
-                    let packet = buffer.get(..length).unwrap_or_default();
+                    let packet = received.get(..length).unwrap_or_default();
                     // A packet that is empty, or for which there is no memory, is lost.
                     into.extend(Pdu::from_received(packet, page, lent));
                 }
@@ -156,11 +155,11 @@ impl<D: PacketDevice> Port for Packets<D> {
         units: &mut VecDeque<Pdu>,
         lent: &mut LinkContext<'_>,
     ) -> Poll<io::Result<()>> {
-        let Packets { device, buffer, .. } = self;
+        let Packets { device, sent, .. } = self;
         while let Some(pdu) = units.front() {
-            buffer.clear();
-            pdu.append_to(buffer);
-            std::task::ready!(device.poll_send(cx, buffer))?;
+            sent.clear();
+            pdu.append_to(sent);
+            std::task::ready!(device.poll_send(cx, sent))?;
             units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));
         }
         Poll::Ready(Ok(()))

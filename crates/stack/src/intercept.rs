@@ -4,7 +4,7 @@ use crate::core::Handle;
 use crate::interception::{Addresses, CHECK_INTERVAL, Handshake, Interception, PingInfo, Waiting};
 use crate::stream::TcpStream;
 use crate::table::{Table, host_error};
-use crate::waiters;
+use crate::waiters::{self, poll_of};
 use kiban_board::{Host, StreamId};
 use std::future::poll_fn;
 use std::io;
@@ -135,17 +135,13 @@ impl Interceptor {
     /// Polls for the next connection, UDP flow or ping; see [`Interceptor::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Flow>> {
         let handle = || self.handle.clone();
-        match self.handle.call(|table, _| table.next_waiting(cx)) {
-            Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(Some(Waiting::Request(addresses))) => {
-                Poll::Ready(Ok(Flow::Tcp(TcpRequest { handle: handle(), addresses, is_decided: false })))
+        poll_of(self.handle.look(|table| table.next_waiting(cx))).map_ok(|next| match next {
+            Waiting::Request(addresses) => {
+                Flow::Tcp(TcpRequest { handle: handle(), addresses, is_decided: false })
             }
-            Ok(Some(Waiting::Flow(addresses))) => {
-                Poll::Ready(Ok(Flow::Udp(UdpFlow { handle: handle(), addresses })))
-            }
-            Ok(Some(Waiting::Ping(info))) => Poll::Ready(Ok(Flow::Ping(Ping { handle: handle(), info }))),
-        }
+            Waiting::Flow(addresses) => Flow::Udp(UdpFlow { handle: handle(), addresses }),
+            Waiting::Ping(info) => Flow::Ping(Ping { handle: handle(), info }),
+        })
     }
 }
 
@@ -200,12 +196,7 @@ impl TcpRequest {
         self.is_decided = true;
         self.handle.call(|table, host| table.admit(addresses, host))?;
         let waits = Admitted { handle: self.handle.clone(), addresses };
-        let stream = poll_fn(|cx| match waits.handle.call(|table, _| table.admitted(addresses, cx)) {
-            Ok(Some(stream)) => Poll::Ready(Ok(stream)),
-            Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        })
-        .await?;
+        let stream = poll_fn(|cx| poll_of(waits.handle.look(|table| table.admitted(addresses, cx)))).await?;
         Ok(TcpStream::new(self.handle.clone(), stream, addresses.0, addresses.1))
     }
 
@@ -281,7 +272,7 @@ impl UdpFlow {
 
     /// Polls for the peer's next datagram; see [`UdpFlow::recv`].
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-        let received = self.handle.call(|table, _| {
+        let received = self.handle.look(|table| {
             let flow = table.interception()?.flows.get_mut(&self.addresses).ok_or_else(dropped_error)?;
             let datagram = flow.datagrams.pop_front();
             if datagram.is_none() {
@@ -289,11 +280,7 @@ impl UdpFlow {
             }
             Ok::<_, io::Error>(datagram)
         });
-        match received {
-            Ok(Some(datagram)) => Poll::Ready(Ok(datagram)),
-            Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        poll_of(received)
     }
 
     /// Sends a datagram to the peer, from the destination's address.
@@ -317,7 +304,7 @@ impl UdpFlow {
 
 impl Drop for UdpFlow {
     fn drop(&mut self) {
-        self.handle.call(|table, _| {
+        self.handle.look(|table| {
             let Table { interception, woken, .. } = table;
             if let Some(mut flow) = interception.as_mut().and_then(|its| its.flows.remove(&self.addresses)) {
                 flow.waiters.wake(woken);

@@ -101,12 +101,10 @@ impl Interception {
     }
 
     pub(crate) fn on_packet(&mut self, packet: &Intercepted, woken: &mut Vec<Waker>) {
-        let mut payload = Vec::new();
-        packet.copy_payload(&mut payload);
         match packet.kind() {
-            InterceptedKind::Datagram { local, remote } => self.on_datagram((local, remote), payload, woken),
+            InterceptedKind::Datagram { local, remote } => self.on_datagram((local, remote), packet, woken),
             InterceptedKind::Echo { local, remote, identifier, sequence } if self.pings < PINGS_MAX => {
-                let ping = PingInfo { local, remote, identifier, sequence, payload };
+                let ping = PingInfo { local, remote, identifier, sequence, payload: payload_of(packet) };
                 self.waiting.push_back(Waiting::Ping(ping));
                 self.pings += 1;
                 self.waiters.wake(woken);
@@ -115,7 +113,7 @@ impl Interception {
         }
     }
 
-    fn on_datagram(&mut self, addresses: Addresses, payload: Vec<u8>, woken: &mut Vec<Waker>) {
+    fn on_datagram(&mut self, addresses: Addresses, packet: &Intercepted, woken: &mut Vec<Waker>) {
         if !self.flows.contains_key(&addresses) {
             if self.flows.len() >= self.limits.flows_max {
                 return;
@@ -126,7 +124,7 @@ impl Interception {
         }
         let flow = self.flows.get_mut(&addresses).expect("inserted above");
         if flow.datagrams.len() < self.limits.datagrams_max {
-            flow.datagrams.push_back(payload);
+            flow.datagrams.push_back(payload_of(packet));
             flow.waiters.wake(woken);
         }
     }
@@ -171,4 +169,10 @@ impl Interception {
             }
         }
     }
+}
+
+fn payload_of(packet: &Intercepted) -> Vec<u8> {
+    let mut payload = Vec::new();
+    packet.copy_payload(&mut payload);
+    payload
 }

@@ -9,6 +9,7 @@ use crate::stream::{TcpListener, TcpStream};
 use crate::table::{Table, host_error};
 use crate::task::Task;
 use crate::udp::UdpSocket;
+use crate::waiters::poll_of;
 use kiban_board::Board;
 use kiban_board::streams;
 use kiban_os::random;
@@ -18,7 +19,6 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// A TCP/IP stack on a packet device.
 ///
@@ -88,12 +88,7 @@ impl Stack {
             Ok::<_, io::Error>((id, host.info(id).map_err(host_error)?.local))
         })?;
         let stream = TcpStream::new(self.handle.clone(), id, local, remote);
-        poll_fn(|cx| match self.handle.call(|table, _| table.is_open(id, cx)) {
-            Ok(true) => Poll::Ready(Ok(())),
-            Ok(false) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        })
-        .await?;
+        poll_fn(|cx| poll_of(self.handle.look(|table| table.opened(id, cx)))).await?;
         Ok(stream)
     }
 

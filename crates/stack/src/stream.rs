@@ -2,6 +2,7 @@
 
 use crate::core::Handle;
 use crate::table::{Accepted, host_error};
+use crate::waiters::poll_of;
 use kiban_board::StreamId;
 use kiban_tcpip::tcp;
 use std::future::poll_fn;
@@ -11,15 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// Converts a result that may have to wait.
-fn poll_of<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
-    match result {
-        Ok(Some(value)) => Poll::Ready(Ok(value)),
-        Ok(None) => Poll::Pending,
-        Err(error) => Poll::Ready(Err(error)),
-    }
-}
 
 /// A TCP stream.
 ///
@@ -169,7 +161,7 @@ impl TcpListener {
 
     /// Polls for the next connection; see [`TcpListener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let accepted = self.handle.call(|table, _| table.accept(self.number, cx));
+        let accepted = self.handle.look(|table| table.accept(self.number, cx));
         poll_of(accepted).map_ok(|Accepted { stream, local, remote }| {
             (TcpStream::new(self.handle.clone(), stream, local, remote), remote)
         })

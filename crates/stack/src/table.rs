@@ -6,7 +6,6 @@ use kiban_base::Instant;
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, HostError, IcmpErrorKind, Reason, SocketId, StreamId};
 use kiban_streams::{EndReason, end_error};
-use kiban_tcpip::wire::{icmp, icmpv6};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -136,15 +135,16 @@ impl Table {
             .extend(removed.into_iter().flat_map(|stream| stream.reader.into_iter().chain(stream.writer)));
     }
 
-    /// Returns whether a stream that this side opens is established; if not yet, the task waits.
-    pub(crate) fn is_open(&mut self, id: StreamId, cx: &Context<'_>) -> io::Result<bool> {
+    /// Returns once a stream that this side opens is established; `None` if the task waits.
+    pub(crate) fn opened(&mut self, id: StreamId, cx: &Context<'_>) -> io::Result<Option<()>> {
         self.check()?;
         let (stream, woken) = self.stream(id);
         match stream.ended {
             Some(reason) => Err(end_error(why(reason))),
+            None if stream.is_open => Ok(Some(())),
             None => {
                 waiters::set(&mut stream.writer, cx, woken);
-                Ok(stream.is_open)
+                Ok(None)
             }
         }
     }
@@ -413,9 +413,10 @@ impl Table {
 
 /// Returns the error of a connected UDP socket for an ICMP error (RFC 1122 §4.1.3.3).
 fn refusal_of(kind: IcmpErrorKind, remote: SocketAddr) -> Option<io::ErrorKind> {
-    let port = if remote.is_ipv4() { icmp::UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
     match kind {
-        IcmpErrorKind::Unreachable { code } if code == port => Some(io::ErrorKind::ConnectionRefused),
+        _ if kind == IcmpErrorKind::port_unreachable(remote.is_ipv4()) => {
+            Some(io::ErrorKind::ConnectionRefused)
+        }
         IcmpErrorKind::Unreachable { .. } => Some(io::ErrorKind::HostUnreachable),
         _ => None,
     }

@@ -2,6 +2,7 @@
 
 use crate::core::Handle;
 use crate::table::host_error;
+use crate::waiters::poll_of;
 use kiban_board::SocketId;
 use std::future::poll_fn;
 use std::io;
@@ -41,7 +42,7 @@ impl UdpSocket {
     /// # Errors
     /// `NetworkDown`: the device has failed.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
-        self.handle.call(|table, _| table.connect_socket(self.id, remote))
+        self.handle.look(|table| table.connect_socket(self.id, remote))
     }
 
     /// Sends a datagram. It may be lost, as in any network.
@@ -84,11 +85,8 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        match self.handle.call(|table, host| table.receive(self.id, buffer, cx, host)) {
-            Ok(Some((remote, count))) => Poll::Ready(Ok((count, remote))),
-            Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        let received = self.handle.call(|table, host| table.receive(self.id, buffer, cx, host));
+        poll_of(received).map_ok(|(remote, count)| (count, remote))
     }
 }
 

@@ -1,6 +1,12 @@
 //! Tasks that wait.
 
-use std::task::{Context, Waker};
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+/// Converts a result that is `None` if the task waits.
+pub(crate) fn poll_of<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
+    result.transpose().map_or(Poll::Pending, Poll::Ready)
+}
 
 /// Sets the task that waits for an event. A task that it replaces is woken: to drop its waker here, under the
 /// stack's lock, could drop the task and with it a stream, which takes the lock.

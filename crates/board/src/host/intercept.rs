@@ -18,7 +18,7 @@ use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
 use kiban_tcpip::ip::{Delivery, HeaderInfo, IcmpErrorKind};
 use kiban_tcpip::tcp;
-use kiban_tcpip::wire::{icmp, icmpv6, udp};
+use kiban_tcpip::wire::udp;
 
 impl Host<'_> {
     /// Intercepts until [`Host::unlisten`]. Returns the number of the listener.
@@ -73,14 +73,13 @@ impl Host<'_> {
     /// # Errors
     /// [`HostError::NoMemory`].
     pub fn refuse_datagram(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), HostError> {
-        let code = if local.is_ipv4() { icmp::UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
         let stack = &mut self.board.stack;
         let mut pdu = stack.memory.pdus.take().ok_or(HostError::NoMemory)?;
         let (source_port, target_port, total_bytes) = (remote.port(), local.port(), udp::HEADER_BYTES as u16);
         udp::Header { source_port, target_port, total_bytes }.write(pdu.push_head(udp::HEADER_BYTES));
         let (source, target, brief) = (remote.ip(), local.ip(), HeaderInfo::default());
         let delivery = Delivery { source, target, protocol: protocol::UDP, pdu, brief };
-        stack.ip.ip.request_error(IcmpErrorKind::Unreachable { code }, delivery);
+        stack.ip.ip.request_error(IcmpErrorKind::port_unreachable(local.is_ipv4()), delivery);
         stack.unsettled = true;
         Ok(())
     }

@@ -24,8 +24,7 @@ use kiban_tcpip::icmp::{self, Icmp, IcmpError};
 use kiban_tcpip::ip::{Delivery, HeaderInfo, Hop, IcmpErrorKind, Ip, Packet, target_of};
 use kiban_tcpip::tcp::{self, Indication, Segment, SessionId, Tcp};
 use kiban_tcpip::udp::{self, Arrival, Udp};
-use kiban_tcpip::wire::icmp::{UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
-use kiban_tcpip::wire::icmpv6;
+use kiban_tcpip::wire::icmp::UNREACHABLE_PROTOCOL;
 use kiban_tcpip::wire::tcp::Sequence;
 
 /// The IP family of one board.
@@ -170,9 +169,8 @@ impl IpStack {
             }
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
             Arrival::NoSocket { pdu } => {
-                let code = if target.is_ipv4() { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
                 let delivery = Delivery { source, target, protocol, pdu, brief };
-                self.ip.request_error(IcmpErrorKind::Unreachable { code }, delivery);
+                self.ip.request_error(IcmpErrorKind::port_unreachable(target.is_ipv4()), delivery);
                 self.report(cx);
             }
             Arrival::Dropped => {}
@@ -203,7 +201,7 @@ impl IpStack {
         }
         if let Some(shard) = &mut self.shard
             && let Some(to) = shard.of_error(&error)
-            && !(error.protocol == protocol::TCP && self.tcp.has_session(error.local(), error.remote()))
+            && !(error.protocol == protocol::TCP && self.tcp.has_connection(error.local(), error.remote()))
         {
             shard.send(to, Contents::IcmpError(error));
             if error.protocol == protocol::TCP {
@@ -389,11 +387,7 @@ fn for_tcp(kind: IcmpErrorKind, is_ipv4: bool) -> tcp::IcmpErrorClass {
         IcmpErrorKind::Unreachable { code: UNREACHABLE_PROTOCOL } if is_ipv4 => {
             tcp::IcmpErrorClass::ProtocolUnreachable
         }
-        IcmpErrorKind::Unreachable { code }
-            if code == if is_ipv4 { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT } =>
-        {
-            tcp::IcmpErrorClass::PortUnreachable
-        }
+        _ if kind == IcmpErrorKind::port_unreachable(is_ipv4) => tcp::IcmpErrorClass::PortUnreachable,
         IcmpErrorKind::Unreachable { .. } => tcp::IcmpErrorClass::Unreachable,
         IcmpErrorKind::FragmentationNeeded { mtu } => tcp::IcmpErrorClass::PacketTooBig { mtu },
         IcmpErrorKind::TimeExceeded { .. } => tcp::IcmpErrorClass::TimeExceeded,

@@ -6,7 +6,7 @@ use kiban_board::{
     AtmPortConfig, BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress,
     PortConfig, RdmaConfig, RoceConfig,
 };
-use kiban_link::AnyLink;
+use kiban_link::{AnyLink, SEGMENT_BYTES};
 use kiban_rdma::hif::SGES_MAX;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::{efe, nic, rnic};
@@ -14,9 +14,6 @@ use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::{Prefix, Route};
 use std::io;
 use std::net::IpAddr;
-
-/// The largest segment passed to links that perform segmentation.
-const SEGMENT_BYTES: u32 = 65_000;
 
 /// The code of RoCEv2's acknowledgement timeout: 0.5 s (IBTA volume 1 §9.7.6.1.3).
 const ACK_TIMEOUT: u8 = 17;

@@ -42,7 +42,6 @@ use kiban_link::{EpollSet, Interest};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::Peer;
 use kiban_tcpip::ip::IcmpErrorKind;
-use kiban_tcpip::wire::{icmp, icmpv6};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use socket2::SockRef;
@@ -492,9 +491,8 @@ fn report(kind: IcmpErrorKind, reporter: IpAddr) -> IcmpReport {
 
 /// Returns what an ICMP error means for a program, if it means anything (ip(7)).
 fn reason(kind: IcmpErrorKind, remote: SocketAddr) -> Option<EndReason> {
-    let port = if remote.is_ipv4() { icmp::UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
     match kind {
-        IcmpErrorKind::Unreachable { code } if code == port => Some(EndReason::Refused),
+        _ if kind == IcmpErrorKind::port_unreachable(remote.is_ipv4()) => Some(EndReason::Refused),
         IcmpErrorKind::Unreachable { .. } | IcmpErrorKind::TimeExceeded { .. } => {
             Some(EndReason::Unreachable)
         }

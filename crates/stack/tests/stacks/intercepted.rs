@@ -1,6 +1,7 @@
 //! Interception between two stacks.
 
 use crate::{address, bytes, config, pair, within};
+use kiban_base::Sum;
 use kiban_stack::{Flow, Interceptor, PacketDevice, Pipe, Stack, TcpRequest, UdpFlow, pipe};
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -190,23 +191,14 @@ async fn a_dropped_interceptor_leaves_accepted_streams_open() {
     server.expect("a connection");
 }
 
-/// Returns the Internet checksum of some bytes (RFC 1071).
-fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let words =
-        bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| u32::from(*low)));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    (!(folded + (folded >> 16)) as u16).to_be_bytes()
-}
-
 /// Returns an IPv4 packet from 10.0.0.1 to 203.0.113.7; the checksum of its payload is at an offset.
 fn packet(protocol: u8, mut payload: Vec<u8>, checksum_at: usize) -> Vec<u8> {
     let total = (20 + payload.len()) as u8;
     let mut header = vec![0x45, 0, 0, total, 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 203, 0, 113, 7];
     let pseudo = [&header[12..], &[0, protocol, 0, payload.len() as u8][..]].concat();
     let covered = if protocol == 6 { [&pseudo, &payload[..]].concat() } else { payload.clone() };
-    payload[checksum_at..checksum_at + 2].copy_from_slice(&checksum(&covered));
-    let own = checksum(&header);
+    payload[checksum_at..checksum_at + 2].copy_from_slice(&Sum::of(&covered).checksum().to_be_bytes());
+    let own = Sum::of(&header).checksum().to_be_bytes();
     header[10..12].copy_from_slice(&own);
     [header, payload].concat()
 }

@@ -1,5 +1,7 @@
 //! The kinds of ICMP errors.
 
+use crate::wire::{icmp, icmpv6};
+
 /// The ICMP error that a packet caused. The codes are from RFC 792 and RFC 1122 §3.2.2 for IPv4, and from RFC
 /// 4443 §3 for IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,4 +28,12 @@ pub enum IcmpErrorKind {
         /// Offset of the wrong byte in the packet.
         pointer: u32,
     },
+}
+
+impl IcmpErrorKind {
+    /// Returns the error for a port without a listener or socket (RFC 1122 §4.1.3.1, RFC 4443 §3.1).
+    pub const fn port_unreachable(is_ipv4: bool) -> IcmpErrorKind {
+        let code = if is_ipv4 { icmp::UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
+        IcmpErrorKind::Unreachable { code }
+    }
 }
