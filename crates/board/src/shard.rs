@@ -18,14 +18,14 @@
 
 use crate::port::LinkEvent;
 use alloc::collections::VecDeque;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use kiban_base::ethernet::{self, HEADER_BYTES};
 use kiban_base::numbers::{ether_type, protocol};
 use kiban_base::{Context, Copies, Pdu};
 use kiban_tcpip::ethernet::Advertised;
 use kiban_tcpip::icmp::IcmpError;
 use kiban_tcpip::ip::Delivery;
-use kiban_tcpip::steering::{PORTS_BYTES, Steering};
+use kiban_tcpip::steering::{PORTS_BYTES, Steering, flow_of};
 use kiban_tcpip::tcp::Tcp;
 use kiban_tcpip::udp::Udp;
 use kiban_tcpip::wire::ip::version;
@@ -118,10 +118,13 @@ impl Shard {
         self.outbox.push_back((to, Parcel(contents)));
     }
 
-    /// Queues a message of shard 0 for all others.
-    pub(crate) fn broadcast(&mut self, make: impl Fn() -> Contents) {
+    /// Queues a message of shard 0, if there is one, for all others.
+    pub(crate) fn broadcast(&mut self, make: impl Fn() -> Option<Contents>) {
         if self.number == 0 {
-            (1..self.steering.shards()).for_each(|to| self.send(to, make()));
+            for to in 1..self.steering.shards() {
+                let Some(contents) = make() else { return };
+                self.send(to, contents);
+            }
         }
     }
 
@@ -193,10 +196,11 @@ impl Shard {
         // TCP and UDP count a packet without a whole header.
         let Some(moved) = delivery.pdu.pull_up(PORTS_BYTES) else { return Some(delivery) };
         cx.copies.header_bytes += moved as u64;
-        let Some(to) = self.steering.of_delivery(&delivery) else { return Some(delivery) };
+        let Some((remote, local)) = flow_of(&delivery) else { return Some(delivery) };
         if self.number == 0 {
             // Fragments, and packets with extension headers, are only now known to have a flow.
-            if is_handed || to == 0 {
+            let to = if is_handed { 0 } else { self.steering.of_flow(remote, local) };
+            if to == 0 {
                 return Some(delivery);
             }
             if self.has_memory(cx) {
@@ -205,7 +209,6 @@ impl Shard {
             }
             return None;
         }
-        let (local, remote) = ends(&delivery);
         let is_expected = match delivery.protocol {
             protocol::TCP => tcp.expects(local, remote),
             _ => udp.has_socket(local),
@@ -230,13 +233,6 @@ impl Shard {
         let to = has_flow.then(|| self.steering.of_flow(error.local(), error.remote()))?;
         (self.number == 0 && to != 0).then_some(to)
     }
-}
-
-/// Returns our end and the peer's end of a received segment or datagram.
-fn ends(delivery: &Delivery) -> (SocketAddr, SocketAddr) {
-    let [s0, s1, t0, t1] = *delivery.pdu.head().first_chunk().expect("the ports have been pulled up");
-    let local = SocketAddr::new(delivery.target, u16::from_be_bytes([t0, t1]));
-    (local, SocketAddr::new(delivery.source, u16::from_be_bytes([s0, s1])))
 }
 
 /// Makes the IP header that begins at `at`, and the ports behind it, contiguous. Returns `None` if the packet

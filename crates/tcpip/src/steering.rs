@@ -46,9 +46,7 @@ impl Steering {
     #[inline]
     pub fn of_flow(&self, one: SocketAddr, other: SocketAddr) -> usize {
         let (low, high) = if one <= other { (one, other) } else { (other, one) };
-        let ports = u64::from(low.port()) << 16 | u64::from(high.port());
-        let state = fold_address(fold_address(self.key[0], low.ip()), high.ip());
-        let hash = mix(mix(state, ports), self.key[1]);
+        let hash = hash(self.key, low, high);
         ((u64::from((hash >> 32) as u32) * u64::from(self.shards)) >> 32) as usize
     }
 
@@ -59,28 +57,30 @@ impl Steering {
         if front.is_fragment {
             return None;
         }
-        self.of_transport(front.protocol, front.source, front.target, packet.get(front.header_bytes..)?)
+        let header = packet.get(front.header_bytes..)?;
+        let (source, target) = flow(front.protocol, front.source, front.target, header)?;
+        Some(self.of_flow(source, target))
     }
+}
 
-    /// Returns the shard of the flow of a packet that IP has processed; `None` if it has no flow.
-    #[inline]
-    pub fn of_delivery(&self, delivery: &Delivery) -> Option<usize> {
-        let Delivery { source, target, protocol, pdu, .. } = delivery;
-        self.of_transport(*protocol, *source, *target, pdu.head())
-    }
+/// Returns the source and the target of a packet that IP has processed; `None` if it has no flow.
+#[inline]
+pub fn flow_of(delivery: &Delivery) -> Option<(SocketAddr, SocketAddr)> {
+    let Delivery { source, target, protocol, pdu, .. } = delivery;
+    flow(*protocol, *source, *target, pdu.head())
+}
 
-    #[inline]
-    fn of_transport(&self, protocol: u8, source: IpAddr, target: IpAddr, header: &[u8]) -> Option<usize> {
-        if !matches!(protocol, protocol::TCP | protocol::UDP) || target.is_multicast() {
-            return None;
-        }
-        let [s0, s1, t0, t1] = *header.first_chunk::<PORTS_BYTES>()?;
-        let (source_port, target_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([t0, t1]));
-        if protocol == protocol::UDP && target_port == DHCP_CLIENT {
-            return None;
-        }
-        Some(self.of_flow(SocketAddr::new(source, source_port), SocketAddr::new(target, target_port)))
+#[inline]
+fn flow(protocol: u8, source: IpAddr, target: IpAddr, header: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    if !matches!(protocol, protocol::TCP | protocol::UDP) || target.is_multicast() {
+        return None;
     }
+    let [s0, s1, t0, t1] = *header.first_chunk::<PORTS_BYTES>()?;
+    let (source_port, target_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([t0, t1]));
+    if protocol == protocol::UDP && target_port == DHCP_CLIENT {
+        return None;
+    }
+    Some((SocketAddr::new(source, source_port), SocketAddr::new(target, target_port)))
 }
 
 impl fmt::Debug for Steering {
@@ -90,16 +90,24 @@ impl fmt::Debug for Steering {
     }
 }
 
+/// Returns the keyed hash of two ends.
+#[inline]
+pub(crate) fn hash(key: [u64; 2], one: SocketAddr, other: SocketAddr) -> u64 {
+    let ports = u64::from(one.port()) << 16 | u64::from(other.port());
+    let state = fold_address(fold_address(key[0], one.ip()), other.ip());
+    mix(mix(state, ports), key[1])
+}
+
 /// Mixes a word into the state of a keyed hash.
 #[inline]
-pub(crate) fn mix(state: u64, word: u64) -> u64 {
+fn mix(state: u64, word: u64) -> u64 {
     let wide = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
 /// Mixes an address into the state of a keyed hash.
 #[inline]
-pub(crate) fn fold_address(state: u64, address: IpAddr) -> u64 {
+fn fold_address(state: u64, address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(v4) => mix(state, u64::from(v4.to_bits())),
         IpAddr::V6(v6) => mix(mix(state, (v6.to_bits() >> 64) as u64), v6.to_bits() as u64),

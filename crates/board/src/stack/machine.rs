@@ -251,10 +251,8 @@ pub(super) fn on_link_event(
     event: LinkEvent,
     cx: &mut Context<'_>,
 ) {
-    if let Some(shard) = &mut ip_stack.shard
-        && let Some(shared) = event.shared()
-    {
-        shard.broadcast(|| Contents::Event { port, event: shared.shared().expect("it is one to share") });
+    if let Some(shard) = &mut ip_stack.shard {
+        shard.broadcast(|| Some(Contents::Event { port, event: event.shared()? }));
     }
     let ip = &mut ip_stack.ip;
     match event {
@@ -276,7 +274,7 @@ pub(super) fn on_link_event(
             ip_stack.shard.iter_mut().for_each(|shard| shard.send(0, Contents::Ask { port, neighbour }));
         }
         LinkEvent::Inform(neighbour, word) => {
-            let inform = || Contents::Inform { port, neighbour, word };
+            let inform = || Some(Contents::Inform { port, neighbour, word });
             ip_stack.shard.iter_mut().for_each(|shard| shard.broadcast(inform));
         }
     }

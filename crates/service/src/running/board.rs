@@ -530,12 +530,12 @@ impl Running {
         for route in gone {
             let (port, prefix, gateway) = (route.port, route.prefix, Some(route.gateway));
             board.remove_route(port, prefix, gateway);
-            self.shards.each(move |_, shard| shard.driver.board().remove_route(port, prefix, gateway));
+            self.shards.each(move |shard| shard.driver.board().remove_route(port, prefix, gateway));
         }
         for route in new {
             let route = route_of(&plan, route);
             board.add_route(route);
-            self.shards.each(move |_, shard| shard.driver.board().add_route(route));
+            self.shards.each(move |shard| shard.driver.board().add_route(route));
         }
         let mut links = 0;
         for (number, link) in self.links.iter_mut().enumerate() {

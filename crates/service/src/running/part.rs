@@ -1,6 +1,6 @@
 //! The part of a board's status that one shard contributes. An undivided board has one part.
 
-use crate::services::{ServiceCounters, Services};
+use crate::services::{Services, View};
 use crate::status::{self, Counters};
 use kiban_link::{Driver, LinkCounters};
 use kiban_tcpip::tcp::State;
@@ -11,8 +11,8 @@ pub(super) struct Part {
     pub(super) memory: status::Memory,
     /// TCP sessions, by state.
     pub(super) sessions: Counters,
-    /// Sessions and counters of services by name, and whether they have stopped listening.
-    pub(super) services: Vec<(String, bool, u64, ServiceCounters)>,
+    /// The states of the services.
+    pub(super) services: Vec<View>,
     /// Counters of the whole board, by family.
     pub(super) counters: BTreeMap<String, Counters>,
     pub(super) ports: Vec<PortPart>,
@@ -38,9 +38,7 @@ pub(super) fn part_of(driver: &mut Driver, services: usize, links: usize) -> Par
             PortPart { waiting: driver.view().waiting(port) as u64, link_counters, counters }
         })
         .collect();
-    let services = driver.program::<Services>(services).into_iter().flat_map(Services::views);
-    let services =
-        services.map(|view| (view.plan.name, view.closed, view.sessions as u64, view.counters)).collect();
+    let services = driver.program::<Services>(services).into_iter().flat_map(Services::views).collect();
     let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
     driver.view().counters(&mut |family, name, value| {
         // Skip counters that are reported with their port.
@@ -85,14 +83,14 @@ impl Part {
         uses(&mut self.memory, other.memory);
         add_counters(&mut self.sessions, other.sessions);
         add_families(&mut self.counters, other.counters);
-        for (name, closed, sessions, counters) in other.services {
-            let is_it = |its: &&mut (String, bool, u64, ServiceCounters)| (&its.0, its.1) == (&name, closed);
+        for view in other.services {
+            let is_it = |its: &&mut View| (&its.plan.name, its.closed) == (&view.plan.name, view.closed);
             match self.services.iter_mut().find(is_it) {
                 Some(its) => {
-                    its.2 += sessions;
-                    its.3.add(&counters);
+                    its.sessions += view.sessions;
+                    its.counters.add(&view.counters);
                 }
-                None => self.services.push((name, closed, sessions, counters)),
+                None => self.services.push(view),
             }
         }
         for (its, other) in self.ports.iter_mut().zip(other.ports) {

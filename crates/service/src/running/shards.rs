@@ -67,7 +67,7 @@ impl Shards {
                 .map_err(|error| format!("cannot start a thread for a shard: {error}"))?;
             shards.0.push(ShardThread { commands: Some(commands), has_command, waker, ended });
         }
-        let started = shards.each(|_, shard| {
+        let started = shards.each(|shard| {
             let services = Services::new()?;
             shard.services = shard.driver.add_fd_program(Box::new(services));
             io::Result::Ok(())
@@ -82,26 +82,23 @@ impl Shards {
         !self.0.is_empty()
     }
 
-    /// Runs `work` on each of the other shards, with its number, and returns the results in the order of the
-    /// shards.
+    /// Runs `work` on each of the other shards, and returns the results in the order of the shards.
     ///
     /// # Panics
     /// If the thread of a shard has panicked.
     pub(super) fn each<T: Send + 'static>(
         &self,
-        work: impl Fn(usize, &mut Shard) -> T + Send + Sync + 'static,
+        work: impl Fn(&mut Shard) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
         let work = Arc::new(work);
-        let asked: Vec<Receiver<T>> = (1..)
-            .zip(&self.0)
-            .map(|(number, thread)| {
-                let (tell, told) = channel();
-                let work = work.clone();
-                // Shard 0 waits for the result below.
-                thread.command(Box::new(move |shard| drop(tell.send(work(number, shard)))));
-                told
-            })
-            .collect();
+        let ask = |thread: &ShardThread| {
+            let (tell, told) = channel();
+            let work = work.clone();
+            // Shard 0 waits for the result below.
+            thread.command(Box::new(move |shard| drop(tell.send(work(shard)))));
+            told
+        };
+        let asked: Vec<Receiver<T>> = self.0.iter().map(ask).collect();
         asked.into_iter().map(|told| told.recv().expect("the shard's thread runs")).collect()
     }
 
@@ -114,7 +111,7 @@ impl Shards {
 
     /// Detaches the links of a port.
     pub(super) fn detach(&self, port: usize) {
-        self.each(move |_, shard| shard.driver.detach(port));
+        self.each(move |shard| shard.driver.detach(port));
     }
 
     /// Adds services to each shard, and starts them.
@@ -125,7 +122,7 @@ impl Shards {
         let shards = self.0.len() + 1;
         let plans: Vec<ServicePlan> =
             plans.iter().filter(|plan| runs_everywhere(plan)).map(|plan| share_of(plan, shards)).collect();
-        let added = self.each(move |_, shard| {
+        let added = self.each(move |shard| {
             shard.with_services(|services, host, now| {
                 plans.iter().try_for_each(|plan| {
                     let service =
@@ -137,18 +134,18 @@ impl Shards {
         added.into_iter().collect()
     }
 
-    /// Closes the services whose names `stays` does not contain.
+    /// Closes the services that `stays` does not contain.
     pub(super) fn close_services(&self, stays: Vec<ServicePlan>) {
         let shards = self.0.len() + 1;
         let stays: Vec<ServicePlan> = stays.iter().map(|plan| share_of(plan, shards)).collect();
-        self.each(move |_, shard| {
+        self.each(move |shard| {
             shard.with_services(|services, host, _| services.close(host, |old| !stays.contains(old)));
         });
     }
 
     /// Resets the sessions of services that have stopped listening. Returns their number.
     pub(super) fn cut(&self) -> usize {
-        let cut = self.each(|_, shard| {
+        let cut = self.each(|shard| {
             let left = shard.with_services(|services, host, _| {
                 let left = services.sessions();
                 services.cut(host);
@@ -162,12 +159,12 @@ impl Shards {
 
     /// Returns whether all sessions have ended (TIME-WAIT excepted).
     pub(super) fn are_quiet(&self) -> bool {
-        self.each(|_, shard| is_quiet(&shard.driver, shard.services)).into_iter().all(|quiet| quiet)
+        self.each(|shard| is_quiet(&shard.driver, shard.services)).into_iter().all(|quiet| quiet)
     }
 
     /// Returns the counters of each shard's links, and the links that it has lost.
     pub(super) fn link_states(&self, links: usize) -> Vec<LinkStates> {
-        self.each(move |_, shard| {
+        self.each(move |shard| {
             let counters = (0..links).map(|link| shard.driver.link_counters(link).unwrap_or_default());
             (counters.collect(), shard.driver.take_lost_links())
         })
@@ -175,7 +172,7 @@ impl Shards {
 
     /// Returns each shard's part of the status, for this number of links.
     pub(super) fn parts(&self, links: usize) -> Vec<Part> {
-        self.each(move |_, shard| part_of(&mut shard.driver, shard.services, links))
+        self.each(move |shard| part_of(&mut shard.driver, shard.services, links))
     }
 }
 

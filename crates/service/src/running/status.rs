@@ -4,7 +4,7 @@ use super::board::Running;
 use super::part::{Part, PortPart, part_of};
 use crate::config::{Carries, ServicePlan};
 use crate::losses;
-use crate::services::{ProgramView, Services};
+use crate::services::ProgramView;
 use crate::status::{self, Status, named, rounded};
 use kiban_base::Instant;
 use kiban_sandbox::Sandbox;
@@ -48,11 +48,9 @@ fn shard_status(part: &Part) -> status::Shard {
 
 impl Running {
     pub(super) fn status(&mut self, now: Instant) -> Status {
-        let views: Vec<_> =
-            self.driver.program::<Services>(self.services).into_iter().flat_map(Services::views).collect();
-        let (own, others) = (part_of(&mut self.driver, self.services, self.links.len()), {
-            self.shards.parts(self.links.len())
-        });
+        let own = part_of(&mut self.driver, self.services, self.links.len());
+        let others = self.shards.parts(self.links.len());
+        let services_of_first = own.services.len();
         let shards = match others.is_empty() {
             true => Vec::new(),
             false => iter::once(&own).chain(&others).map(shard_status).collect(),
@@ -60,7 +58,7 @@ impl Running {
         let mut part = own;
         others.into_iter().for_each(|other| part.add(other));
         // The services of shard 0 come first in the sum, in the same order.
-        let services = views.into_iter().zip(&part.services).map(|(view, (_, _, sessions, counters))| {
+        let services = part.services.iter().take(services_of_first).map(|view| {
             let is_it = |plan: &&ServicePlan| !view.closed && plan.name == view.plan.name;
             let configured = self.plan.services.iter().find(is_it);
             status::Service {
@@ -68,9 +66,9 @@ impl Running {
                 kind: view.plan.kind.word().into(),
                 listen: view.plan.listen.to_string(),
                 state: if view.closed { "ending" } else { "listening" }.into(),
-                sessions: *sessions,
+                sessions: view.sessions as u64,
                 sessions_max: configured.unwrap_or(&view.plan).sessions_max as u64,
-                counters: named(|see| counters.each(see)),
+                counters: named(|see| view.counters.each(see)),
                 programs: view.programs.iter().map(program).collect(),
             }
         });

@@ -123,15 +123,10 @@ impl Tcp {
         self.shard.is_none_or(|(number, steering)| steering.of_flow(local, remote) == number)
     }
 
-    /// Returns whether a connection has a session here.
-    pub fn has_session(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
-        self.table.find(local, remote).is_some()
-    }
-
     /// Returns whether a segment would find a session or a listener here.
     #[inline]
     pub fn expects(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
-        self.has_session(local, remote) || find_listener(&mut self.listeners, local).is_some()
+        self.has_connection(local, remote) || find_listener(&mut self.listeners, local).is_some()
     }
 
     /// Returns the counters.

@@ -4,7 +4,7 @@
 //! carries a generation, so that looking up the id of an ended session finds nothing.
 
 use super::session::Session;
-use crate::steering::{fold_address, mix};
+use crate::steering::hash;
 use crate::tcp::interface::indication::SessionId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,12 +19,6 @@ pub(super) struct Table {
     /// The most recently found slot; it may be free by now.
     recent: u32,
     key: [u64; 2],
-}
-
-fn hash(key: [u64; 2], local: SocketAddr, remote: SocketAddr) -> u64 {
-    let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
-    let state = fold_address(fold_address(key[0], local.ip()), remote.ip());
-    mix(mix(state, ports), key[1])
 }
 
 impl Table {

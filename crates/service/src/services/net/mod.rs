@@ -10,8 +10,8 @@
 //!                  or all ports for its loopback. Otherwise, the guest reaches nothing at them. Its
 //!                  packets to loopback or link-local addresses are dropped by IP.
 //! Forwarded ports  UDP ports of this host: `entrances`. TCP ports: services of the kind `forward`.
-//! Limits           connections: `sessions`; flows, and senders at forwarded ports: [`idle::ENTRIES_MAX`] each,
-//!                  of which the longest idle one makes room.
+//! Limits           connections: `sessions`; flows, and senders at forwarded ports: [`idle::ENTRIES_MAX`]
+//!                  each, of which the longest idle one makes room.
 
 mod connections;
 mod entrances;
