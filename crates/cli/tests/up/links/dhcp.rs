@@ -2,7 +2,7 @@
 //!
 //! Requires  dnsmasq (Debian: dnsmasq-base), curl, python3, a C compiler for the preloaded library.
 
-use crate::common::{Board, TestDir, connect, echo, enter, run, text};
+use crate::common::{Board, TestDir, connect, echo, enter, ip, run, text};
 use crate::programs::run::{SOCKETS, on_board, told};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
@@ -64,8 +64,7 @@ fn an_address_is_leased_used_by_name_and_released() {
     }
     let dir = TestDir::new("dhcp");
     // The device outlives the board: without it, dnsmasq ends before it reads the RELEASE.
-    let created = run("ip", &["tuntap", "add", "kiban0", "mode", "tap"]);
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    ip("tuntap add kiban0 mode tap");
     // The board is ready, and its services listen, before there is a lease.
     let mut board = dir.up(&format!("{LEASED}{SOCKETS}"));
     let status = board.status();
