@@ -35,9 +35,35 @@ pub(crate) fn print(text: &str) -> Result<(), String> {
 /// Prints a line to standard error. Continues if nothing reads it any more: a peer can make a server print a
 /// line, and `eprintln!` would end the server if the reader is gone.
 macro_rules! note {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
+    ($($text:tt)*) => { $crate::output::write_line(&mut std::io::stderr(), format_args!($($text)*)) };
 }
 pub(crate) use note;
+
+/// Writes a line with one call of `write`: standard error is not buffered, and another thread or process
+/// could otherwise write into the middle of the line. Ignores errors.
+pub(crate) fn write_line(to: &mut impl std::io::Write, text: std::fmt::Arguments<'_>) {
+    let _ = to.write_all(format!("{text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_written_in_one_piece() {
+        struct Pieces(Vec<Vec<u8>>);
+        impl std::io::Write for Pieces {
+            fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+                self.0.push(piece.to_vec());
+                Ok(piece.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut pieces = Pieces(Vec::new());
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4791));
+        write_line(&mut pieces, format_args!("serving at {address} over {}", "TCP"));
+        assert_eq!(pieces.0, [b"serving at 127.0.0.1:4791 over TCP\n"]);
+    }
+}

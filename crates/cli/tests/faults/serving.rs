@@ -44,9 +44,6 @@ impl Service {
         until(|| {
             let said = String::from_utf8_lossy(&running.out()).into_owned() + &running.err();
             let address = said.split_once(self.says.0).and_then(|(_, rest)| rest.split_once(self.says.1));
-            // A thread without a signal stack may write its abort message into the middle of this line
-            // (`Ended::judge`).
-            let address = address.filter(|(address, _)| !address.contains(char::is_whitespace));
             at = address.map(|(address, _)| address.to_owned());
             at.is_some() || running.has_ended()
         });
