@@ -73,6 +73,32 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
     same(&inside.join("there"), &noise(1_200_000));
 }
 
+#[test]
+fn a_put_that_filled_the_disk_is_resumed_once_there_is_room() {
+    let dir = TestDir::new();
+    let root = dir.at("root");
+    let Some(before) =
+        namespace("mount -t tmpfs -o size=12m none \"$0\" && exec \"$@\"", root.to_str().expect("text"))
+    else {
+        return;
+    };
+    let server = dir.serve(&before, &[]);
+    let inside = std::path::PathBuf::from(format!("/proc/{}/root{}", server.pid(), root.display()));
+    fs::write(inside.join("ballast"), noise(7_000_000)).expect("written");
+    let contents = noise(8_000_000);
+    fs::write(dir.at("large"), &contents).expect("written");
+    let there = remote(server.port, "there");
+    let put = ["put", "-q", "--checkpoint-bytes", "200000"];
+    let full = dir.try_run(&[&put[..], &["large", &there]].concat());
+    let error = String::from_utf8_lossy(&full.stderr);
+    assert!(error.contains("5029") && error.contains("--resume"), "{full:?}");
+    fs::remove_file(inside.join("ballast")).expect("removed");
+    let resume = [&put[..], &["--resume", "--json"]].concat();
+    let said = dir.run(&[&resume[..], &["large", &there]].concat());
+    assert!(said.contains("\"resumed\":true"), "{said}");
+    same(&inside.join("there"), &contents);
+}
+
 /// ISODE's client selects a file before each put, to learn whether it exists.
 #[test]
 fn the_selection_of_a_missing_file_is_no_warning() {

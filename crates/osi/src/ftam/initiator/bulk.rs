@@ -329,6 +329,11 @@ impl Initiator {
     /// Handles the peer's cancel.
     pub(super) fn on_cancel(&mut self, cancel: &Cancel, machine: &mut Machine, disk: &mut dyn Disk) {
         if let Some(running) = &mut self.running {
+            // The responder's disk is full. Once it has room again, the transfer may be recovered; if the
+            // responder has not kept it, it refuses the recovery.
+            let said = cancel.diagnostic.iter().flat_map(|said| &said.0);
+            let is_full = said.into_iter().any(|item| item.error() == ErrorIdentifier::LOCAL_FAILURE_SPACE);
+            running.keeps_docket = is_full && running.is_checked;
             running.fail(cancel.diagnostic.clone());
         }
         self.drop_transfer(disk);
@@ -387,7 +392,8 @@ impl Initiator {
     }
 
     fn forget(&mut self, disk: &mut dyn Disk) {
-        if let Some((_, key)) = self.running.as_ref().and_then(|running| running.docket.as_ref()) {
+        let running = self.running.as_ref().filter(|running| !running.keeps_docket);
+        if let Some((_, key)) = running.and_then(|running| running.docket.as_ref()) {
             disk.forget(key);
         }
     }
@@ -460,6 +466,8 @@ impl Initiator {
             docket: Some((activity, key.into())),
             transfer: None,
             resume: None,
+            is_checked: checkpoint > 0,
+            keeps_docket: false,
         });
         let request = RecoverRequest::new(activity, 1, access, checkpoint);
         self.send(machine, Pdu::RecoverRequest(Box::new(request)));

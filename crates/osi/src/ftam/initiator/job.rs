@@ -91,6 +91,8 @@ impl Initiator {
             docket,
             transfer: None,
             resume: None,
+            is_checked: false,
+            keeps_docket: false,
         };
         // A missing local file is reported before the responder is asked to create anything.
         if let Job::Put { local, .. } | Job::Append { local, .. } = &running.job {

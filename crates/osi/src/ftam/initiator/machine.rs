@@ -43,6 +43,10 @@ pub(super) struct Running {
     pub(super) docket: Option<(i64, String)>,
     pub(super) transfer: Option<Transfer>,
     pub(super) resume: Option<Point>,
+    /// Whether the responder has secured a checkpoint of this transfer.
+    pub(super) is_checked: bool,
+    /// Whether the docket is kept although the job failed, because the responder keeps its docket, too.
+    pub(super) keeps_docket: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +145,12 @@ impl Initiator {
     pub fn work(&mut self, machine: &mut Machine, disk: &mut dyn Disk, room_bytes: usize) -> bool {
         while let Some(indication) = machine.poll_up() {
             match indication {
-                Indication::Initialize(_) | Indication::CheckConfirm { .. } => {}
+                Indication::Initialize(_) => {}
+                Indication::CheckConfirm { .. } => {
+                    if let Some(running) = &mut self.running {
+                        running.is_checked = true;
+                    }
+                }
                 Indication::Pdu(pdu) => self.on_pdu(pdu, machine, disk),
                 Indication::Data(element) => self.on_data(element, machine, disk),
                 Indication::Check { checkpoint } => self.on_check(checkpoint, machine, disk),
@@ -222,12 +231,15 @@ impl Initiator {
             Some(Transfer::In { begun, .. }) => disk.abandon(begun.handle),
             _ => {}
         }
-        if let Some((_, key)) = &running.docket {
+        let docket = running.docket.as_ref().map(|(_, key)| key.clone());
+        let kept = docket.clone().filter(|_| running.keeps_docket && running.failure.is_some());
+        if let (Some(key), None) = (&docket, &kept) {
             disk.forget(key);
         }
         self.events.push_back(Event::Ended(match running.failure {
             None => Ok(running.outcome),
             Some(mut failure) => {
+                failure.docket = kept;
                 // Lists the cause once and first, then its consequences. A responder may repeat the cause in
                 // each response of a group.
                 let mut seen = Vec::new();

@@ -289,6 +289,7 @@ impl Responder {
     pub(super) fn on_check(&mut self, checkpoint: i64, machine: &mut Machine, store: &mut Store<'_>) {
         let Some(Transfer::Write(writing)) = &mut self.transfer else { return };
         let point = Point { checkpoint, at: writing.at, held: writing.inflow.is_holding() };
+        let before = writing.points.newest().checkpoint;
         writing.points.push(point);
         let settled = store.disk.sync(writing.contents.begun.handle).map_err(disk_error);
         match settled.and_then(|()| self.note(store)) {
@@ -297,7 +298,13 @@ impl Responder {
                 // then void.
                 let _ = machine.request(Request::CheckResponse { checkpoint });
             }
-            Err(item) => self.cancel(item, machine, store),
+            Err(item) => {
+                // The initiator can recover only from a checkpoint that was confirmed.
+                if let Some(Transfer::Write(writing)) = &mut self.transfer {
+                    writing.points.back_to(before);
+                }
+                self.cancel(item, machine, store);
+            }
         }
     }
 
@@ -401,7 +408,15 @@ impl Responder {
 
     /// Cancels the transfer, because a write to the file failed.
     fn cancel(&mut self, item: DiagnosticItem, machine: &mut Machine, store: &mut Store<'_>) {
-        self.stop_transfer(store, false);
+        // Once there is room again, the initiator can recover the transfer. Without a checkpoint, nothing
+        // would be gained by keeping its contents on the full disk.
+        let keeps = item.error() == ErrorIdentifier::LOCAL_FAILURE_SPACE
+            && matches!(&self.transfer, Some(Transfer::Write(writing)) if writing.points.newest().at > 0);
+        self.stop_transfer(store, keeps);
+        if keeps && let Some(open) = self.selected.as_mut().and_then(|selected| selected.open.as_mut()) {
+            // Closing the file must not remove the docket.
+            open.docket = None;
+        }
         self.counters.transfers_failed += 1;
         // As in `end_data`: the peer may have cancelled, and that indication may not have been polled yet.
         if !matches!(machine.state(), State::Writing | State::WriteEnded | State::WriteTransferEndPending) {
@@ -411,20 +426,20 @@ impl Responder {
         self.send(machine, Pdu::CancelRequest(Box::new(cancel)));
     }
 
-    /// Stops a transfer before its end. If the association was lost (`lost`), keeps the state needed to
-    /// recover the transfer.
-    pub(super) fn stop_transfer(&mut self, store: &mut Store<'_>, lost: bool) {
+    /// Stops a transfer before its end. If `keeps` is true, because the association was lost or the disk is
+    /// full, keeps the state needed to recover the transfer.
+    pub(super) fn stop_transfer(&mut self, store: &mut Store<'_>, keeps: bool) {
         let kept =
             self.selected.as_ref().and_then(|selected| selected.open.as_ref()?.docket.as_ref()).is_some();
         match self.transfer.take() {
             Some(Transfer::Read(reading)) => close(&reading, store.disk),
-            Some(Transfer::Write(writing)) if lost && kept => {
+            Some(Transfer::Write(writing)) if keeps && kept => {
                 store.disk.leave(writing.contents.begun.handle);
             }
             Some(Transfer::Write(writing)) => store.disk.abandon(writing.contents.begun.handle),
             None => {}
         }
-        if lost {
+        if keeps {
             // A transfer that was recovered but not restarted can be recovered again.
             let resume = self.selected.as_mut().and_then(|selected| selected.open.as_mut()?.resume.take());
             if let Some(unfinished) = resume.and_then(|resume| resume.begun) {
