@@ -168,12 +168,28 @@ fn polling_and_interrupts_are_measured_on_this_machine() {
 }
 
 #[test]
+fn the_verdicts_are_printed_and_the_values_on_request() {
+    let said = |more: &[&str]| {
+        let output = kiban(&[&["reproduce", "rdma-nic"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (verdicts, values) = (said(&["--strict"]), said(&["--full"]));
+    assert!(verdicts.contains("rdma-nic  Table 2") && !verdicts.contains("constants"), "{verdicts}");
+    assert!(
+        values.contains("constants") && values.lines().count() > 2 * verdicts.lines().count(),
+        "{values}"
+    );
+}
+
+#[test]
 fn usage_errors_are_reported() {
     for (arguments, word) in [
         (&["reproduce", "atm-board", "--without", "magic"][..], "magic"),
         (&["reproduce", "atm-bored"], "atm-bored"),
         (&["reproduce", "osi-board", "--without", "sum"], "sum"),
         (&["reproduce", "atm-board", "--json", "--csv"], "--csv"),
+        (&["reproduce", "atm-board", "--full", "--csv"], "--csv"),
         (&["reproduce", "via-library", "--measure", "--csv"], "--csv"),
     ] {
         let output = kiban(arguments);

@@ -19,7 +19,7 @@ use std::process::ExitCode;
         \n  kiban reproduce all --html /tmp/papers.html write the report elsewhere\
         \n  kiban reproduce all --quick --exact         a few seconds, no measurements\
         \n  kiban reproduce all --json > papers.json    for scripts\
-        \n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments.")]
+        \n\nExit status: 0; with --strict, 1 if a value was missed; 2 for invalid arguments.")]
 pub(crate) struct All {
     /// Print one JSON object instead of the tables.
     #[arg(long)]
@@ -36,6 +36,8 @@ pub(crate) struct All {
     /// Omit measurements of this machine; all other results are exact.
     #[arg(long)]
     exact: bool,
+    #[command(flatten)]
+    strictness: super::output::Strictness,
 }
 
 impl All {
@@ -57,7 +59,7 @@ impl All {
         }
         crate::output::print(&if self.json { crate::output::json(&all)? } else { all.to_string() })?;
         note!("report: {}", self.html.display());
-        Ok(if all.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(self.strictness.status(all.came_out()))
     }
 
     /// Returns the command that produces the same report.

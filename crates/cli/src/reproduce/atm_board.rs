@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// and for comparison without the model. Nothing leaves this machine.
 #[derive(Args)]
 #[command(after_help = "Examples:\
-        \n  kiban reproduce atm-board                   the tables\
+        \n  kiban reproduce atm-board                   the verdicts\
         \n  kiban reproduce atm-board --csv > fig.csv   the figures' points\
         \n  kiban reproduce atm-board --svg /tmp/figs   the figures\
         \n  kiban reproduce atm-board --without sum     the benefit of one mechanism, then and now")]

@@ -6,13 +6,15 @@ use std::process::ExitCode;
 
 /// Reproduce the published results of the five papers.
 ///
-/// Every row shows a published value, the value measured here, and a verdict: exact (derived), met (the
-/// value was not used to fit anything), fitted (a constant was fitted to it), MISSED, doubtful, conflict.
+/// Prints the verdict on every table and figure: exact (derived), met (the value was not used to fit
+/// anything), fitted (a constant was fitted to it), MISSED, doubtful, conflict. With --full, prints each
+/// published value beside the value measured here.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban reproduce all             every table and figure, and an HTML report\
-        \n  kiban reproduce rdma-nic        one paper\
-        \n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments.")]
+        \n  kiban reproduce rdma-nic        one paper: the verdicts\
+        \n  kiban reproduce rdma-nic --full every value of it\
+        \n\nExit status: 0; with --strict, 1 if a value was missed; 2 for invalid arguments.")]
 pub(crate) struct Reproduce {
     #[command(subcommand)]
     paper: Paper,

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// points. For comparison, the same stack is measured on this machine. Nothing leaves this machine.
 #[derive(Args)]
 #[command(after_help = "Examples:\
-        \n  kiban reproduce osi-board                   the tables\
+        \n  kiban reproduce osi-board                   the verdicts\
         \n  kiban reproduce osi-board --csv > fig.csv   the figures' points\
         \n  kiban reproduce osi-board --svg /tmp/figs   the figures\
         \n  kiban reproduce osi-board --without no-copy the benefit of one mechanism, then and now\
@@ -55,7 +55,7 @@ impl OsiBoard {
         let bar = super::output::bar(effort.points());
         let mut made = osi_board::make(effort, &mut || bar.inc(1));
         bar.finish_and_clear();
-        if !self.output.csv {
+        if self.output.shows_values() {
             made.measured = measured::measure(plan);
         }
         self.output.put(&made)

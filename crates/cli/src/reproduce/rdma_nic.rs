@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// once with sequential and once with overlapped look-ups. Nothing leaves this machine.
 #[derive(Args)]
 #[command(after_help = "Examples:\
-        \n  kiban reproduce rdma-nic                   the tables\
+        \n  kiban reproduce rdma-nic                   the verdicts\
         \n  kiban reproduce rdma-nic --csv > fig.csv   the figure's points\
         \n  kiban reproduce rdma-nic --svg /tmp/figs   the figure")]
 pub(crate) struct RdmaNic {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// paper's tables 1 and 2 on this machine.
 #[derive(Args)]
 #[command(after_help = "Examples:\
-        \n  kiban reproduce via-library                   the tables (a minute or two)\
+        \n  kiban reproduce via-library                   the verdicts (a minute or two)\
         \n  kiban reproduce via-library --csv > fig.csv   the figure's points\
         \n  kiban reproduce via-library --measure         polling and interrupts, measured now on this machine")]
 pub(crate) struct ViaLibrary {

@@ -321,35 +321,35 @@ impl All {
             self.values(Verdict::Doubtful)
         )
     }
+}
 
-    /// Returns a text table of all tables and figures with their verdicts.
-    pub fn summary_table(&self) -> Table {
-        let mut table = Table::new("tables and figures")
-            .text_column("paper")
-            .text_column("place")
-            .text_column("verdict")
-            .text_column("values");
-        for place in &self.summary {
-            let mark = place.note.as_ref().map(|note| format!(" {}", table.note(note))).unwrap_or_default();
-            table.row([
-                place.paper.to_owned(),
-                place.place.clone(),
-                format!("{}{mark}", place.word()),
-                place.counts(),
-            ]);
-        }
-        table.remark(
-            "The verdict on a table or figure is the worst of its values. The notes name the missed values.",
-        );
-        table
+/// Returns a text table of tables and figures with their verdicts.
+pub fn summary_table(items: &[PaperItem]) -> Table {
+    let mut table = Table::new("tables and figures")
+        .text_column("paper")
+        .text_column("place")
+        .text_column("verdict")
+        .text_column("values");
+    for item in items {
+        let mark = item.note.as_ref().map(|note| format!(" {}", table.note(note))).unwrap_or_default();
+        table.row([
+            item.paper.to_owned(),
+            item.place.clone(),
+            format!("{}{mark}", item.word()),
+            item.counts(),
+        ]);
     }
+    table.remark(
+        "The verdict on a table or figure is the worst of its values. The notes name the missed values.",
+    );
+    table
 }
 
 /// Prints the summary tables. The command for each paper prints its detailed tables.
 impl fmt::Display for All {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.headline())?;
-        writeln!(f, "\n{}", self.summary_table())?;
+        writeln!(f, "\n{}", summary_table(&self.summary))?;
         writeln!(f, "{}", weaknesses::table(&self.weaknesses))?;
         write!(f, "{}", mechanisms::modelled_table(&self.mechanisms))?;
         let Some(Measured { environment, mechanisms, waiting, files }) = &self.measured else {
