@@ -75,7 +75,9 @@ fn kill(arguments: &[&str], dir: &Path, more: usize) -> usize {
 fn a_run_that_is_killed_loses_nothing_and_repeats_nothing() {
     let (place, plan) = folder("killed", MAP);
     let whole = place.join("whole");
-    good(&["run", &plan, "--out", &text(&whole)]);
+    let output = kiban(&["run", &plan, "--out", &text(&whole)]);
+    let next = format!("records in {0}; next: kiban lab report {0}\n", text(&whole));
+    assert!(String::from_utf8_lossy(&output.stderr).ends_with(&next), "{output:?}");
     let out = place.join("out");
     let arguments = ["run", &plan, "--out", &text(&out), "--jobs", "1", "--json"];
     for _ in 0..4 {

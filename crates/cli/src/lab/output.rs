@@ -1,7 +1,9 @@
 //! Output of the `kiban lab` commands.
 
+use crate::output::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a value as JSON.
@@ -19,4 +21,10 @@ pub(super) fn bar(trials: u64) -> ProgressBar {
 /// Returns the exit status, which is success if every trial has a record.
 pub(super) fn status(whole: bool) -> ExitCode {
     if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tells on standard error where the records of a finished run are, and how to see them.
+pub(super) fn tell_next(folder: &Path) {
+    let folder = folder.display();
+    note!("records in {folder}; next: kiban lab report {folder}");
 }

@@ -82,6 +82,10 @@ impl Run {
         for failure in &outcome.failures {
             note!("kiban: failed: {failure}");
         }
+        // A part of a run is merged with the others first.
+        if shard.is_all() && outcome.is_complete() {
+            super::output::tell_next(&out);
+        }
         Ok(super::output::status(outcome.is_complete()))
     }
 }

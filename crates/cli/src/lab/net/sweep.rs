@@ -211,6 +211,9 @@ impl SweepHost {
             super::output::write(folder, &files)?;
         }
         super::output::put(self.json, &report)?;
+        if !self.quiet {
+            crate::lab::output::tell_next(&folder);
+        }
         Ok(if report.ended_early.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
