@@ -33,8 +33,8 @@ impl<K: Copy + Ord, V> IdleMap<K, V> {
         }
     }
 
-    /// Adds or replaces an entry. Beyond [`ENTRIES_MAX`], returns the one that has been idle for longest, which
-    /// has been removed.
+    /// Adds or replaces an entry. Beyond [`ENTRIES_MAX`], removes and returns the one that has been idle for
+    /// longest.
     pub(super) fn insert(&mut self, key: K, value: V, now: Instant) -> Option<V> {
         self.remove(&key);
         let is_full = self.entries.len() >= ENTRIES_MAX;
