@@ -1,7 +1,8 @@
 //! `kiban talk`: runs packet scripts against a board.
 
 use clap::Args;
-use kiban_talk::Report;
+use kiban_talk::{Failure, Report};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,6 +53,7 @@ impl Talk {
             return Err("no packet scripts found: name files, or directories with *.talk".into());
         }
         let (mut passed, mut skipped, mut failed) = (0, 0, 0);
+        let colours = std::io::stdout().is_terminal() && !self.json && !self.trace;
         let mut objects = Vec::new();
         let mut text = String::new();
         for file in &files {
@@ -62,7 +64,11 @@ impl Talk {
                 (Ok(_), Some(Report { waits_for: Some(feature), .. })) => {
                     ("skipped", format!("waits for {feature}"))
                 }
-                (Ok(_), Some(Report { failure: Some(failure), .. })) => ("failed", failure.to_string()),
+                (Ok(_), Some(Report { failures, .. })) if !failures.is_empty() => {
+                    let tell: fn(&Failure) -> String =
+                        if colours { Failure::coloured } else { Failure::to_string };
+                    ("failed", failures.iter().map(tell).collect::<Vec<_>>().join("\n"))
+                }
                 (Ok(_), _) => ("passed", String::new()),
                 (Err(error), _) => ("failed", error.clone()),
             };

@@ -25,7 +25,7 @@
 //! )
 //! .unwrap();
 //! let report = kiban_talk::run(&talk);
-//! assert!(report.failure.is_none(), "{}", report.failure.unwrap());
+//! assert_eq!(report.failures, []);
 //! ```
 #![forbid(unsafe_code)]
 

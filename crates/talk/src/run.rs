@@ -1,4 +1,5 @@
-//! Runs a script line by line. A failure says what was expected and what happened instead.
+//! Runs a script line by line. A failure says what was expected and what happened instead. After one, the
+//! script goes on: a packet that differs stands for the expected one, and an unexpected packet is dropped.
 
 use crate::script::{
     Call, Content, Cookie, FLAGS, IpFields, Line, Number, Opening, Packet, Segment, Talk, TcpOption, What,
@@ -6,7 +7,7 @@ use crate::script::{
 };
 use crate::settings::Settings;
 use crate::side::Connection;
-use crate::world::{Entry, OTHERS, Transmitted, World, pieces};
+use crate::world::{Entry, HostEvent, OTHERS, Transmitted, World, pieces};
 use kiban_base::Instant;
 use kiban_capture as capture;
 use kiban_tcpip::tcp::State;
@@ -16,14 +17,19 @@ use std::time::Duration;
 
 /// The number of recent lines that a failure shows.
 const RECENT: usize = 12;
+/// The number of failures after which a script is given up: later ones mostly follow from the first.
+const FAILURES_MAX: usize = 10;
+/// What is added to a missing completion about the end of a stream.
+const GIVEN_UP: &str =
+    ": after `close` or `abort`, the host is told nothing more; use `finish`, or check `sessions 0`";
 /// How long a line with `eventually` waits.
 const EVENTUALLY: Duration = Duration::from_secs(3600);
 
 /// The result of running a script.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The reason why the script failed; `None` if it passed.
-    pub failure: Option<Failure>,
+    /// The reasons why the script failed; none if it passed.
+    pub failures: Vec<Failure>,
     /// A feature that the stack does not have; the script was skipped.
     pub waits_for: Option<String>,
     /// The recorded exchange, as a script.
@@ -47,20 +53,46 @@ pub struct Failure {
     pub expected: String,
     /// What happened instead, in the same notation; empty if nothing happened.
     pub came: String,
-    /// The most recent lines of the exchange.
+    /// The most recent lines of the exchange; empty if an earlier failure of the script has them.
     pub recent: String,
+}
+
+/// Marks the words of a line that the other line does not have.
+fn marked(line: &str, other: &str, colour: &str) -> String {
+    let others: Vec<&str> = other.split_whitespace().collect();
+    let mark = |word: &str| match others.contains(&word) {
+        true => word.to_owned(),
+        false => format!("{colour}{word}\x1b[0m"),
+    };
+    line.split(' ').map(mark).collect::<Vec<_>>().join(" ")
+}
+
+impl Failure {
+    /// Formats the failure for a terminal: what differs between the expected and the actual line is green in
+    /// the one and red in the other.
+    pub fn coloured(&self) -> String {
+        let expected = marked(&self.expected, &self.came, "\x1b[32m");
+        let came = marked(&self.came, &self.expected, "\x1b[31m");
+        if self.came.is_empty() { self.to_string() } else { self.shown(&expected, &came) }
+    }
+
+    fn shown(&self, expected: &str, came: &str) -> String {
+        let Failure { file, line, message, recent, .. } = self;
+        let mut text = format!("{file}:{line}: {message}\n  expected  {expected}");
+        if !came.is_empty() {
+            text += &format!("\n  actual    {came}");
+        }
+        if !recent.is_empty() {
+            text += "\n  the conversation so far:";
+            recent.lines().for_each(|line| text += &format!("\n    {line}"));
+        }
+        text
+    }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { file, line, message, expected, came, recent } = self;
-        writeln!(f, "{file}:{line}: {message}")?;
-        writeln!(f, "  expected  {expected}")?;
-        if !came.is_empty() {
-            writeln!(f, "  actual    {came}")?;
-        }
-        write!(f, "  the conversation so far:")?;
-        recent.lines().try_for_each(|line| write!(f, "\n    {line}"))
+        f.write_str(&self.shown(&self.expected, &self.came))
     }
 }
 
@@ -70,11 +102,33 @@ impl std::error::Error for Failure {}
 pub(crate) struct Mismatch {
     message: String,
     came: String,
+    then: Then,
+}
+
+/// How a script goes on after a mismatch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// With the next line.
+    Next,
+    /// With the same line: something happened before it that no line expected.
+    Again,
+    /// Not at all: the line has an error.
+    Stop,
+}
+
+impl Mismatch {
+    fn new(message: impl Into<String>, came: String) -> Mismatch {
+        Mismatch { message: message.into(), came, then: Then::Next }
+    }
+
+    fn stop(message: String) -> Mismatch {
+        Mismatch { then: Then::Stop, ..Mismatch::from(message) }
+    }
 }
 
 impl From<String> for Mismatch {
     fn from(message: String) -> Mismatch {
-        Mismatch { message, came: String::new() }
+        Mismatch::new(message, String::new())
     }
 }
 
@@ -87,16 +141,7 @@ impl From<&str> for Mismatch {
 /// Runs a script.
 pub fn run(talk: &Talk) -> Report {
     let mut runner = Runner::new();
-    let mut failure = None;
-    if talk.waits_for.is_none() {
-        failure = talk.lines.iter().find_map(|line| runner.line(line).err().map(|wrong| (line, wrong)));
-        if failure.is_none()
-            && let Some(last) = talk.lines.last()
-        {
-            failure = runner.end().err().map(|wrong| (last, wrong));
-        }
-    }
-    let failure = failure.map(|(line, mismatch)| runner.failure(line, mismatch));
+    let failures = if talk.waits_for.is_none() { runner.lines(&talk.lines) } else { Vec::new() };
     let mut trace: String = talk.head.lines().map(|line| format!("# {line}\n")).collect();
     runner.said.iter().for_each(|said| trace += &format!("{said}\n"));
     let mut file = Vec::new();
@@ -117,7 +162,7 @@ pub fn run(talk: &Talk) -> Report {
             file.extend(packet);
         }
     }
-    Report { failure, waits_for: talk.waits_for.clone(), trace, capture: file, lasted }
+    Report { failures, waits_for: talk.waits_for.clone(), trace, capture: file, lasted }
 }
 
 /// Formats log entries as a script, each with the time since the previous one.
@@ -157,8 +202,36 @@ impl Runner {
         Runner { settings: Settings::new(), said, world: None, mark, joined: false }
     }
 
+    /// Runs all lines; returns the failures.
+    fn lines(&mut self, lines: &[Line]) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for line in lines {
+            loop {
+                let mark = self.mark;
+                let Err(mismatch) = self.line(line) else { break };
+                let then = mismatch.then;
+                let failure = self.failure(line, mismatch);
+                // The conversation is shown once.
+                let recent = if failures.is_empty() { failure.recent } else { String::new() };
+                failures.push(Failure { recent, ..failure });
+                match then {
+                    Then::Stop => return failures,
+                    _ if failures.len() == FAILURES_MAX => return failures,
+                    Then::Next => break,
+                    Then::Again => self.mark = mark,
+                }
+            }
+        }
+        if failures.is_empty()
+            && let Some(last) = lines.last()
+        {
+            failures.extend(self.end().err().map(|mismatch| self.failure(last, mismatch)));
+        }
+        failures
+    }
+
     /// Returns the failure of a line, with the exchange until then.
-    pub(crate) fn failure(&self, line: &Line, Mismatch { message, came }: Mismatch) -> Failure {
+    pub(crate) fn failure(&self, line: &Line, Mismatch { message, came, .. }: Mismatch) -> Failure {
         Failure {
             file: line.file.clone(),
             line: line.number,
@@ -185,11 +258,11 @@ impl Runner {
         match &line.what {
             What::Set { name, value } => {
                 self.before_the_board(line)?;
-                return Ok(self.settings.set(name, value)?);
+                return self.settings.set(name, value).map_err(Mismatch::stop);
             }
             What::Profile(name) => {
                 self.before_the_board(line)?;
-                return Ok(self.settings.profile(name)?);
+                return self.settings.profile(name).map_err(Mismatch::stop);
             }
             What::Connection { port, local, address } => {
                 let label = line.label.clone().ok_or("a connection needs a name: `b: conn port 5001`")?;
@@ -214,12 +287,15 @@ impl Runner {
                 self.act(label, what)?;
             }
         }
-        self.world().fault.take().map_or(Ok(()), |fault| Err(fault.into()))
+        self.world().fault.take().map_or(Ok(()), |fault| Err(Mismatch::stop(fault)))
     }
 
     fn before_the_board(&mut self, line: &Line) -> Result<(), Mismatch> {
         self.said.push(line.text.trim().to_string());
-        if self.world.is_some() { Err("settings must come before the first event".into()) } else { Ok(()) }
+        match self.world {
+            Some(_) => Err(Mismatch::stop("settings must come before the first event".into())),
+            None => Ok(()),
+        }
     }
 
     /// Returns the earliest and the latest time at which a line may happen.
@@ -255,19 +331,14 @@ impl Runner {
         if !world.pass(until, unexpected)? {
             return Ok(());
         }
-        let zero = world.zero;
-        if let Some(seen) = world.transmitted.front() {
-            let came = in_words(world, seen);
-            return Err(Mismatch { message: "unexpected packet".into(), came });
-        }
-        match world.host_events.front() {
-            Some(event) => {
-                let label = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
-                let came = format!("{} {label}told {}", length_of(event.at.since(zero)), event.words);
-                Err(Mismatch { message: "unexpected completion".into(), came })
-            }
-            None => Ok(()),
-        }
+        let (message, came) = if let Some(seen) = world.transmitted.pop_front() {
+            ("unexpected packet", in_words(world, &seen))
+        } else if let Some(event) = world.host_events.pop_front() {
+            ("unexpected completion", told(world, &event))
+        } else {
+            return Ok(());
+        };
+        Err(Mismatch { then: Then::Again, ..Mismatch::new(message, came) })
     }
 
     pub(crate) fn end(&mut self) -> Result<(), Mismatch> {
@@ -318,11 +389,14 @@ impl Runner {
         let world = self.world();
         if !world.pass(until, |world| !world.transmitted.is_empty())? {
             let when = length_of(until.since(world.zero));
+            self.mark = until;
             return Err(format!("no packet by {when}").into());
         }
         let seen = world.transmitted.pop_front().expect("checked above");
         let came = in_words(world, &seen);
-        let wrong = |message: &str| Err(Mismatch { message: message.into(), came: came.clone() });
+        let wrong = |message: &str| Err(Mismatch::new(message, came.clone()));
+        self.mark = seen.at;
+        let world = self.world();
         if let Some(difference) = differs(world, label, wanted, &seen) {
             return wrong(&difference);
         }
@@ -332,7 +406,6 @@ impl Runner {
         if seen.at > until {
             return wrong("the packet is too late");
         }
-        self.mark = seen.at;
         Ok(())
     }
 
@@ -346,12 +419,16 @@ impl Runner {
         let world = self.world();
         if !world.pass(until, |world| !world.host_events.is_empty())? {
             let when = length_of(until.since(world.zero));
-            return Err(format!("no completion by {when}").into());
+            let has_given_up =
+                world.connection(label).is_ok_and(|index| world.connections[index].stream.is_none())
+                    && words.starts_with("ended");
+            let hint = if has_given_up { GIVEN_UP } else { "" };
+            self.mark = until;
+            return Err(format!("no completion by {when}{hint}").into());
         }
         let event = world.host_events.pop_front().expect("checked above");
-        let when = length_of(event.at.since(world.zero));
-        let name = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
-        let came = format!("{when} {name}told {}", event.words);
+        let came = told(world, &event);
+        self.mark = event.at;
         let message = if event.label != label.unwrap_or("") {
             "the completion is for another connection"
         } else if event.words != words {
@@ -361,10 +438,9 @@ impl Runner {
         } else if event.at > until {
             "the completion is too late"
         } else {
-            self.mark = event.at;
             return Ok(());
         };
-        Err(Mismatch { message: message.into(), came })
+        Err(Mismatch::new(message, came))
     }
 
     // ---- Actions and checks
@@ -384,10 +460,9 @@ impl Runner {
                     (Ok(()), Some(_)) => Err("the call did not fail".into()),
                     (Err(refusal), None) => Err(format!("the call failed: {refusal}").into()),
                     (Err(refusal), Some(words)) if refusal.to_string().contains(words.as_str()) => Ok(()),
-                    (Err(refusal), Some(_)) => Err(Mismatch {
-                        message: "the call failed with another error".into(),
-                        came: refusal.to_string(),
-                    }),
+                    (Err(refusal), Some(_)) => {
+                        Err(Mismatch::new("the call failed with another error", refusal.to_string()))
+                    }
                 }
             }
             What::Reads(reads) => {
@@ -509,7 +584,7 @@ impl Runner {
             Packet::Tcp { segment, .. } if segment.flags == flags && seen.connection == Some(index) => Ok(()),
             _ => {
                 let came = in_words(world, &seen);
-                Err(Mismatch { message: "another packet in the handshake".into(), came })
+                Err(Mismatch::new("another packet in the handshake", came))
             }
         }
     }
@@ -524,6 +599,11 @@ fn in_words(world: &World, seen: &Transmitted) -> String {
     let label = seen.connection.map_or("", |index| world.connections[index].label.as_str());
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
     format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
+}
+
+fn told(world: &World, event: &HostEvent) -> String {
+    let label = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
+    format!("{} {label}told {}", length_of(event.at.since(world.zero)), event.words)
 }
 
 /// The fields that `info` can check.
@@ -602,10 +682,8 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             _ => return Err(format!("unknown field `{name}`: known are {}", INFO_WORDS.join(", ")).into()),
         };
         if value != *wanted {
-            return Err(Mismatch {
-                message: format!("the session's {name} differs"),
-                came: format!("{name} {value}"),
-            });
+            let came = format!("{name} {value}");
+            return Err(Mismatch::new(format!("the session's {name} differs"), came));
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ fn every_script_passes() {
                 assert!(!talk.head.is_empty(), "{}: the script has no comment at its top", talk.file);
                 let report = kiban_talk::run(&talk);
                 run += usize::from(report.waits_for.is_none());
-                failures.extend(report.failure.map(|failure| failure.to_string()));
+                failures.extend(report.failures.iter().map(ToString::to_string));
             }
             Err(error) => failures.push(error),
         }
@@ -66,8 +66,8 @@ fn a_script_without_one_of_its_expectations_fails() {
             let silence = format!("{} silence", when.unwrap_or_default());
             others[at] = &silence;
             let talk = kiban_talk::Talk::read("t", &others.join("\n"), &|_| None).expect("a script");
-            let failure = kiban_talk::run(&talk).failure;
-            assert!(failure.is_some(), "{} passes without line {}", file.display(), at + 1);
+            let failures = kiban_talk::run(&talk).failures;
+            assert!(!failures.is_empty(), "{} passes without line {}", file.display(), at + 1);
             left_out += 1;
         }
     }
@@ -104,13 +104,51 @@ fn a_failure_shows_the_expected_and_the_actual_event() {
     ] {
         let text = format!("{begin}{lines}");
         let talk = kiban_talk::Talk::read("t", &text, &|_| None).expect("a script");
-        let failure = kiban_talk::run(&talk).failure.unwrap_or_else(|| panic!("{lines} passed"));
+        let failures = kiban_talk::run(&talk).failures;
+        let failure = failures.first().unwrap_or_else(|| panic!("{lines} passed"));
         assert_eq!(
             (failure.line, failure.message.as_str(), failure.came.as_str()),
             (line, message, came),
             "{lines}"
         );
     }
+}
+
+/// After a mistake, the script goes on, so that one run shows all of them.
+#[test]
+fn all_mistakes_of_a_script_are_reported() {
+    let text = "established mss 1460\n0ms <- seq 1:1461 ack 1\n+40ms -> ack 1460\ninfo outstanding 7\n\
+                <- seq 1461:2921 ack 1\n+1s write 10\n-> seq 1:11 ack 2920\n+1ms <- ack 11\n+1s silence";
+    let talk = kiban_talk::Talk::read("t", text, &|_| None).expect("a script");
+    let failures = kiban_talk::run(&talk).failures;
+    let told: Vec<_> = failures.iter().map(|failure| (failure.line, failure.message.as_str())).collect();
+    let expected = [
+        (3, "the acknowledgment differs"),
+        (4, "the session's outstanding differs"),
+        (6, "unexpected packet"),
+        (7, "the acknowledgment differs"),
+    ];
+    assert_eq!(told, expected, "{failures:#?}");
+    let coloured = failures[0].coloured();
+    assert!(coloured.contains("-> ack \x1b[32m1460\x1b[0m"), "{coloured}");
+    assert!(coloured.contains("ack \x1b[31m1461\x1b[0m"), "{coloured}");
+    assert!(failures[0].to_string().contains("the conversation so far"));
+    assert!(!failures[3].to_string().contains("the conversation so far"));
+}
+
+/// `close` gives up the stream, so nothing tells the host of its end.
+#[test]
+fn a_close_is_followed_by_no_completion() {
+    let text = "established mss 1460\n0ms <- FIN seq 1 ack 1\ntold finished\n-> ack 2\nCALL\n-> FIN seq 1 ack 2\n\
+                +10ms <- seq 2 ack 2\nEND";
+    let failures = |call: &str, end: &str| {
+        let text = text.replace("CALL", call).replace("END", end);
+        kiban_talk::run(&kiban_talk::Talk::read("t", &text, &|_| None).expect("a script")).failures
+    };
+    assert_eq!(failures("finish", "told ended closed\nsessions 0"), []);
+    assert_eq!(failures("close", "sessions 0"), []);
+    let told = failures("close", "told ended closed");
+    assert!(told[0].message.contains("use `finish`, or check `sessions 0`"), "{told:?}");
 }
 
 /// For an unknown setting or profile, the error must list the known ones.
@@ -124,7 +162,8 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
         ("set tcp.nagle of", "nagle cannot be of: write off or on or minshall or limit"),
     ] {
         let talk = kiban_talk::Talk::read("t", line, &|_| None).expect("a script");
-        let failure = kiban_talk::run(&talk).failure.unwrap_or_else(|| panic!("{line} passed"));
+        let failures = kiban_talk::run(&talk).failures;
+        let failure = failures.first().unwrap_or_else(|| panic!("{line} passed"));
         assert!(failure.message.ends_with(message), "{line}: {}", failure.message);
     }
 }
@@ -136,10 +175,10 @@ fn a_trace_can_be_run_again() {
                 told accepted\nwrite 3000\n-> seq 1:3001 by 1000 ack 1\n+9ms <- seq 1:101 ack 3001\n+40ms -> ack 101";
     let read = |text: &str| kiban_talk::Talk::read("t", text, &|_| None).expect("a script");
     let report = kiban_talk::run(&read(text));
-    assert_eq!(report.failure, None);
+    assert_eq!(report.failures, []);
     assert!(report.trace.lines().count() > 9, "{}", report.trace);
     let again = kiban_talk::run(&read(&report.trace));
-    assert_eq!(again.failure, None, "{}", report.trace);
+    assert_eq!(again.failures, [], "{}", report.trace);
     assert_eq!(again.trace, report.trace);
     assert_eq!(again.capture, report.capture);
 }
@@ -157,7 +196,8 @@ fn every_trace_can_be_run_again() {
         match again {
             Err(error) => failures.push(format!("{}: {error}", file.display())),
             Ok(again) => {
-                failures.extend(again.failure.map(|failure| format!("{}: {failure}", file.display())))
+                let told = |failure: &kiban_talk::Failure| format!("{}: {failure}", file.display());
+                failures.extend(again.failures.iter().map(told));
             }
         }
     }

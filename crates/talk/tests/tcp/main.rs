@@ -26,7 +26,7 @@ fn check(script: &str) -> Report {
     let text = script.replace(';', "\n");
     let talk = Talk::read("script", &text, &|_| None).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let report = kiban_talk::run(&talk);
-    assert!(report.failure.is_none(), "{}\nin\n{text}", report.failure.expect("it failed"));
+    assert!(report.failures.is_empty(), "{}\nin\n{text}", report.failures[0]);
     report
 }
 
