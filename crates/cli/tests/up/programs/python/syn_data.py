@@ -49,7 +49,7 @@ for data in b"request", long:
     sender.start()
     peer = accepted(data)
     sender.join()
-    assert sent == [len(data)] and has_syn_data(peer), len(data)
+    assert sent == [len(data)] and has_syn_data(peer), (len(data), sent, has_syn_data(peer))
     answers(s, peer)
 s = socket.socket()
 s.setblocking(False)
