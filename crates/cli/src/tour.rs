@@ -1,8 +1,9 @@
 //! `kiban tour`: transfers a file in every way that kiban supports.
 
+use crate::output::note;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_lab::tour::{self, Payload, Row, TRANSFERS};
+use kiban_lab::tour::{self, Captures, Payload, Row, TRANSFERS};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ use std::process::ExitCode;
         \n  kiban tour                         a generated file of 64 MiB\
         \n  kiban tour holiday.jpg             your own file\
         \n  kiban tour --json | jq '.rows[0]'  for scripts\
-        \n  kiban tour --pcap /tmp/tour        captures for Wireshark\
+        \n  kiban tour --pcap /tmp/tour        captures of the first four rows for Wireshark\
         \n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\
         \n\nExit status: 0 if every file arrived intact, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Tour {
@@ -27,9 +28,13 @@ pub(crate) struct Tour {
     /// Print one JSON object {"rows": [...]} instead of the table.
     #[arg(long)]
     json: bool,
-    /// Write captures of what each board receives into this directory: about four times the file's size.
+    /// Write captures of what each board receives in the transfers over ATM into this directory; together
+    /// about four times the file's size. The other transfers are not captured.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
+    /// End each capture file at this size; later packets are left out.
+    #[arg(long, value_name = "BYTES", requires = "pcap")]
+    pcap_max: Option<u64>,
     /// Do not show a progress bar.
     #[arg(long, short)]
     quiet: bool,
@@ -43,6 +48,10 @@ impl Tour {
                 Payload::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
             }
         };
+        let captures = self
+            .pcap
+            .clone()
+            .map(|folder| Captures { folder, file_bytes_max: self.pcap_max.unwrap_or(u64::MAX) });
         let bar = self.bar(cargo.len());
         let mut rows = Vec::new();
         for (done, leg) in TRANSFERS.into_iter().enumerate() {
@@ -52,7 +61,7 @@ impl Tour {
                 many => format!("board {} to {}, {many} sessions", leg.sender, 1 - leg.sender),
             });
             let row =
-                tour::run(leg, &cargo, self.pcap.as_deref(), &mut |bytes| bar.set_position(before + bytes));
+                tour::run(leg, &cargo, captures.as_ref(), &mut |bytes| bar.set_position(before + bytes));
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
         bar.set_message("VI over a cLAN-like link");
@@ -73,6 +82,10 @@ impl Tour {
         }
         bar.finish_and_clear();
         crate::output::print(&if self.json { json(&rows)? } else { tour::table(&rows).to_string() })?;
+        if let Some(Captures { folder, .. }) = &captures {
+            let count = TRANSFERS.len();
+            note!("captures of the first {count} rows: {}", folder.display());
+        }
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -127,6 +127,27 @@ fn wireshark_finds_correct_checksums_and_nothing_malformed() {
 }
 
 #[test]
+fn captures_end_at_a_size_and_the_directory_is_told() {
+    let folder = folder("limited");
+    let file = folder.join("file");
+    std::fs::write(&file, vec![7; 400_000]).unwrap();
+    let captures = folder.join("captures");
+    let to = captures.to_str().unwrap();
+    let output = kiban(&["tour", "--quiet", "--pcap", to, "--pcap-max", "50000", file.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && told == format!("captures of the first 4 rows: {to}\n"), "{told}");
+    let mut full = 0;
+    for capture in std::fs::read_dir(&captures).unwrap() {
+        let bytes = std::fs::read(capture.unwrap().path()).unwrap();
+        let (header, _) = kiban_capture::FileHeader::read(&bytes).expect("a capture");
+        assert!(header.records(&bytes).all(|record| record.is_ok()), "no record is cut");
+        assert!(bytes.len() <= 50_000, "{} bytes", bytes.len());
+        full += usize::from(bytes.len() > 40_000);
+    }
+    assert!(full >= 4, "{full} captures were limited");
+}
+
+#[test]
 fn a_capture_that_cannot_be_written_is_an_error_with_its_name() {
     let folder = folder("full");
     let file = folder.join("file");

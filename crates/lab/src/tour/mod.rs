@@ -13,5 +13,5 @@ pub mod rdma;
 mod transfers;
 pub mod vi;
 
-pub use transfers::{Failure, GENERATED_BYTES, Payload, Row, TRANSFERS, Transfer, run, table};
+pub use transfers::{Captures, Failure, GENERATED_BYTES, Payload, Row, TRANSFERS, Transfer, run, table};
 use transfers::{PATIENCE, PORT, Shared, copied, hex, source, watch};

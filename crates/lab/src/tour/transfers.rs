@@ -177,6 +177,15 @@ impl std::error::Error for Failure {}
 
 pub(super) type Shared<T> = Rc<RefCell<T>>;
 
+/// Where captures are written.
+#[derive(Clone, Debug)]
+pub struct Captures {
+    /// The directory.
+    pub folder: PathBuf,
+    /// The size at which a capture file ends; later packets are left out.
+    pub file_bytes_max: u64,
+}
+
 /// Runs one transfer. Calls `progress` with the number of bytes received so far.
 ///
 /// # Errors
@@ -184,7 +193,7 @@ pub(super) type Shared<T> = Rc<RefCell<T>>;
 pub fn run(
     leg: Transfer,
     cargo: &Payload,
-    pcap: Option<&Path>,
+    pcap: Option<&Captures>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Row, Failure> {
     let plan = Plan::with_window(leg.window_bytes);
@@ -192,7 +201,7 @@ pub fn run(
     let scale = TickScale::calibrate();
     pair.world.set_tick_source(ticks);
     let read_error: Shared<Option<io::Error>> = Rc::default();
-    let captures = pcap.map_or(Ok(Vec::new()), |folder| set_taps(&mut pair, leg, folder))?;
+    let captures = pcap.map_or(Ok(Vec::new()), |to| set_taps(&mut pair, leg, to))?;
     let (sender, receiver) = (pair.boards[leg.sender], pair.boards[1 - leg.sender]);
 
     let sent: Vec<Shared<Sha256>> = (0..leg.sessions).map(|_| Rc::default()).collect();
@@ -330,10 +339,21 @@ fn sink(arrived: Shared<u64>, received: &Shared<Vec<Shared<Sha256>>>) -> Sink {
 struct Capture {
     path: PathBuf,
     file: io::BufWriter<File>,
+    /// The number of bytes that may still be written.
+    room_bytes: u64,
     failure: Option<io::Error>,
 }
 
 impl Capture {
+    /// Writes the file's header or a record. After the first record without room, writes no more.
+    fn write(&mut self, bytes: &[u8]) {
+        self.room_bytes = self.room_bytes.saturating_sub(bytes.len() as u64);
+        if self.room_bytes > 0 {
+            let outcome = self.file.write_all(bytes);
+            self.check(outcome);
+        }
+    }
+
     fn check(&mut self, outcome: io::Result<()>) {
         if let Err(error) = outcome {
             self.failure.get_or_insert(error);
@@ -352,21 +372,20 @@ fn capturing(path: &Path, error: &io::Error) -> Failure {
     Failure::Capturing(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Puts a tap on the receiving line of each board; each tap writes a capture into `folder`.
-fn set_taps(pair: &mut Pair, leg: Transfer, folder: &Path) -> Result<Vec<Shared<Capture>>, Failure> {
+/// Puts a tap on the receiving line of each board; each tap writes a capture.
+fn set_taps(pair: &mut Pair, leg: Transfer, to: &Captures) -> Result<Vec<Shared<Capture>>, Failure> {
+    let Captures { folder, file_bytes_max } = to;
     std::fs::create_dir_all(folder).map_err(|error| capturing(folder, &error))?;
     let mut captures = Vec::new();
     for side in 0..2 {
-        let (from, to) = (leg.sender, 1 - leg.sender);
-        let path = folder.join(format!("atm-{}-sessions-{from}-to-{to}-at-board-{side}.pcap", leg.sessions));
+        let (from, into) = (leg.sender, 1 - leg.sender);
+        let path =
+            folder.join(format!("atm-{}-sessions-{from}-to-{into}-at-board-{side}.pcap", leg.sessions));
         let file = io::BufWriter::new(File::create(&path).map_err(|error| capturing(&path, &error))?);
-        let capture = Rc::new(RefCell::new(Capture { path, file, failure: None }));
+        let capture = Capture { path, file, room_bytes: *file_bytes_max, failure: None };
+        let capture = Rc::new(RefCell::new(capture));
         captures.push(capture.clone());
-        let sink = move |bytes: &[u8]| {
-            let mut capture = capture.borrow_mut();
-            let outcome = capture.file.write_all(bytes);
-            capture.check(outcome);
-        };
+        let sink = move |bytes: &[u8]| capture.borrow_mut().write(bytes);
         pair.world.line(pair.receiving[side]).set_tap(Tap::new(side as u8, Box::new(sink)));
     }
     Ok(captures)
