@@ -55,9 +55,9 @@ fn relative_directories_are_relative_to_the_configuration() {
         spawn(other)
     });
     assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
-    assert!(dir.kiban(&["reload"]).status.success());
+    assert!(dir.kiban(&["reload", "lab"]).status.success());
     let file = dir.0.join("site/www/lan.pcap").display().to_string();
-    assert!(dir.kiban(&["capture", "lan", &file, "--seconds", "10ms"]).status.success());
+    assert!(dir.kiban(&["capture", "lan", "--board", "lab", &file, "--seconds", "10ms"]).status.success());
     drop(board);
     // The error names the missing directory.
     std::fs::remove_dir_all(dir.0.join("site/www")).expect("it is ours");
@@ -151,7 +151,7 @@ fn files_of_200_mb_arrive_intact_and_are_counted() {
     let service = &status["services"][1];
     assert_eq!((service["name"].as_str(), service["counters"]["errors"].as_u64()), (Some("http"), Some(4)));
     assert!(service["counters"]["bytes_out"].as_u64() > Some(600 << 20), "{service}");
-    assert!(text(&dir.kiban(&["status"])).contains("listening"));
+    assert!(text(&dir.kiban(&["status", "lab"])).contains("listening"));
     let scraped = run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"]);
     let figures = String::from_utf8(scraped.stdout).expect("text");
     assert_eq!(figure(&figures, "kiban_link_up", "port=\"lan\""), 1.0);
@@ -206,7 +206,7 @@ fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     echo(&mut session, b"before");
     let discard = "[[service]]\nkind = \"discard\"\nlisten = \"10.9.0.2:9\"\n";
     dir.write("board.toml", &format!("{PORT}{ECHO}{discard}"));
-    let output = dir.kiban(&["reload"]);
+    let output = dir.kiban(&["reload", "lab"]);
     assert_eq!(text(&output), "services: 1 kept, 1 new, 0 closed\n");
     echo(&mut session, b"after");
     drop(connect("10.9.0.2:9"));
@@ -214,10 +214,10 @@ fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     for (route, told) in [(route, "1 new, 0 gone"), ("", "0 new, 1 gone")] {
         dir.write("board.toml", &format!("{PORT}{ECHO}{discard}{route}"));
         let told = format!("services: 2 kept, 0 new, 0 closed; routes: {told}\n");
-        assert_eq!(text(&dir.kiban(&["reload"])), told);
+        assert_eq!(text(&dir.kiban(&["reload", "lab"])), told);
     }
     dir.write("board.toml", &format!("{PORT}mtu = 1400\n{ECHO}"));
-    let output = dir.kiban(&["reload"]);
+    let output = dir.kiban(&["reload", "lab"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         text(&output).contains("mtu of port lan has changed, which requires a restart"),
@@ -231,7 +231,7 @@ fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     echo(&mut session, b"still there");
     // Removing a service does not end the sessions that it has.
     dir.write("board.toml", PORT);
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 0 new, 2 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 0 kept, 0 new, 2 closed\n");
     echo(&mut session, b"to the end");
     assert!(TcpStream::connect("10.9.0.2:7").is_err());
     let status = board.status();

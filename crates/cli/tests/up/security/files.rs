@@ -346,7 +346,7 @@ fn a_configuration_is_read_up_to_its_size_limit() {
     let board = dir.up(&format!("{PORT}{ECHO}"));
     let comments = |bytes: usize| "#".repeat(bytes - PORT.len() - ECHO.len());
     let longest = dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments(1 << 20)));
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 1 kept, 0 new, 0 closed\n");
     let longest = longest.display().to_string();
     assert!(dir.kiban(&["up", "--check", &longest]).status.success());
     // One file is a single byte too long. Another is much longer; the board does not read most of it.

@@ -78,7 +78,7 @@ fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
         assert!(its.count >= 2, "the board's and that of control");
         assert_eq!([its.permitted, its.effective, its.bounding], [kept; 3], "{ports}");
         assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
-        let status = text(&dir.kiban(&["status"]));
+        let status = text(&dir.kiban(&["status", "lab"]));
         let line = format!("sandbox: capabilities {names}, Landlock on, seccomp on");
         assert!(status.contains(&line), "{status}");
         assert!(dir.log().contains("privileges dropped"), "{}", dir.log());
@@ -92,7 +92,7 @@ fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
     let its = threads(board.child.id());
     assert_eq!((its.no_new_privs, its.seccomp), (0, 0));
     assert_ne!(its.effective & NET_ADMIN, 0);
-    assert!(text(&dir.kiban(&["status"])).contains("sandbox: off"));
+    assert!(text(&dir.kiban(&["status", "lab"])).contains("sandbox: off"));
     assert!(dir.log().contains("all privileges are kept"), "{}", dir.log());
 }
 
@@ -135,10 +135,10 @@ fn root_can_reload_a_configuration_that_only_its_owner_may_read() {
         std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("we are root");
     }
     let board = dir.up(&config);
-    let told = text(&dir.kiban(&["status"]));
+    let told = text(&dir.kiban(&["status", "lab"]));
     assert!(told.contains("sandbox: capabilities CAP_DAC_READ_SEARCH, "), "{told}");
     dir.write("board.toml", &format!("{config}{ATTACH}"));
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 1 new, 0 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 0 kept, 1 new, 0 closed\n");
     assert_eq!(threads(board.child.id()).effective, 1 << 2);
 }
 
@@ -188,14 +188,14 @@ fn a_board_of_user_nobody_is_sandboxed_too() {
     // user `nobody`.
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.8.0.2:80\"\nroot = \"/usr/share\"\n";
     dir.write("board.toml", &format!("{config}{http}"));
-    let told = text(&dir.kiban(&["reload"]));
+    let told = text(&dir.kiban(&["reload", "lab"]));
     assert!(
         told.contains("service http: reading /usr/share is outside the directories that kiban kept"),
         "{told}"
     );
     dir.write("board.toml", &config);
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
-    let told = text(&dir.kiban(&["capture", "far", "/etc/far.pcap"]));
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 1 kept, 0 new, 0 closed\n");
+    let told = text(&dir.kiban(&["capture", "far", "--board", "lab", "/etc/far.pcap"]));
     assert!(told.contains("writing /etc/far.pcap is outside the directories"), "{told}");
     assert_eq!(text(&dir.kiban(&["down"])), "board lab is stopping\n");
     assert_eq!(board.wait(), Some(0));
@@ -245,7 +245,7 @@ fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
         ),
     ] {
         dir.write("board.toml", &changed);
-        let output = dir.kiban(&["reload"]);
+        let output = dir.kiban(&["reload", "lab"]);
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains(why) && told.trim_end().ends_with(remedy), "{told}");
@@ -259,7 +259,7 @@ fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
     // A change that needs no dropped privilege is applied. So is a change to a directory that the
     // configuration permitted from the start.
     dir.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 1 kept, 1 new, 0 closed\n");
     std::fs::write(later.join("page"), "found").expect("room");
     assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
     echo(&mut session, b"to the end");
@@ -296,12 +296,12 @@ fn normal_operation_triggers_no_seccomp_refusal() {
     attached.stdin.take().expect("a pipe").write_all(b"attached").expect("the peer reads it");
     let output = attached.wait_with_output().expect("it ends");
     assert_eq!(output.stdout, b"attached", "{}", dir.log());
-    let output = dir.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
+    let output = dir.kiban(&["capture", "lan", "--board", "lab", "lan.pcap", "--seconds", "100ms"]);
     assert!(output.status.success(), "{}", text(&output));
     assert!(dir.0.join("lan.pcap").exists());
     let discard = "[[service]]\nkind = \"discard\"\nlisten = \"10.9.0.2:9\"\n";
     dir.write("board.toml", &format!("{config}{discard}").replace(ATTACH, ""));
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 4 kept, 1 new, 1 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 4 kept, 1 new, 1 closed\n");
     dir.write("board.toml", &format!("{config}{discard}"));
     board.signal("-HUP");
     board.expect("RELOADING=1");
@@ -335,7 +335,7 @@ fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     let board = dir.up(&format!("{PORT}{ECHO}[sandbox]\nwrite = \"{}\"\n", folder.display()));
     let record = |folder: &std::path::Path| {
         let file = folder.join("lan.pcap").display().to_string();
-        dir.kiban(&["capture", "lan", &file, "--seconds", "100ms"])
+        dir.kiban(&["capture", "lan", "--board", "lab", &file, "--seconds", "100ms"])
     };
     let (there, elsewhere) = (record(&folder), record(&other));
     for folder in [&folder, &other] {
@@ -369,19 +369,19 @@ fn a_reload_that_cannot_open_a_file_names_the_sandbox_as_the_reason() {
     std::fs::write(outside.join("board.toml"), &config).expect("root has the right");
     std::fs::remove_file(&file).expect("it is ours");
     std::os::unix::fs::symlink(outside.join("board.toml"), &file).expect("room");
-    let linked = text(&dir.kiban(&["reload"]));
+    let linked = text(&dir.kiban(&["reload", "lab"]));
     std::fs::remove_dir_all(&outside).expect("root has the right");
     std::fs::remove_file(&file).expect("it is ours");
     dir.write("board.toml", &config);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     std::os::unix::fs::chown(&file, Some(65534), None).expect("we are root");
-    let owned = text(&dir.kiban(&["reload"]));
+    let owned = text(&dir.kiban(&["reload", "lab"]));
     for told in [linked, owned] {
         let words = ["board.toml: Permission denied", "kiban dropped privileges after start", "put it back"];
         assert!(words.iter().all(|words| told.contains(words)), "{told}");
     }
     std::os::unix::fs::chown(&file, Some(0), None).expect("we are root");
-    assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 0 new, 0 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload", "lab"])), "services: 0 kept, 0 new, 0 closed\n");
     assert_eq!(board.status()["reloads"], 1);
 }
 
@@ -402,7 +402,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
         std::os::unix::fs::symlink(to, base.join("www")).expect("root has the right");
     };
     let page = || text(&run("curl", &["-sSf", "http://10.9.0.2/page"]));
-    let reload = || text(&dir.kiban(&["reload"]));
+    let reload = || text(&dir.kiban(&["reload", "lab"]));
     link("one");
     let http = format!(
         "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}/www\"\n",
@@ -445,7 +445,7 @@ fn a_capture_that_cannot_be_written_names_the_user() {
         address = \"10.8.0.2/24\"\n[sandbox]\nenabled = false\n";
     let _board = dir.up_by(far, nobodys(&dir, &[]));
     let file = folder.join("far.pcap").display().to_string();
-    let told = text(&dir.kiban(&["capture", "far", &file, "--seconds", "10ms"]));
+    let told = text(&dir.kiban(&["capture", "far", "--board", "lab", &file, "--seconds", "10ms"]));
     let words = ["Permission denied", "the board's process writes the file as user "];
     assert!(words.iter().all(|words| told.contains(words)), "{told}");
 }
