@@ -79,6 +79,27 @@ fn a_refused_connection_is_reset_and_an_ignored_one_may_ask_again() {
 }
 
 #[test]
+fn only_the_program_that_intercepts_opens_connections_from_any_address() {
+    let (mut pair, _) = guest_and_proxy();
+    pair.boards[0].host().listen(socket(0, 80)).unwrap();
+    let far = pair.boards[1].host().open_from(ELSEWHERE, socket(0, 80)).unwrap();
+    pair.run();
+    assert_eq!(pair.completions(1), [Completion::Opened { stream: far }]);
+    let [Completion::Accepted { stream: near, remote, .. }] = pair.completions(0)[..] else {
+        panic!("accepted")
+    };
+    assert_eq!(remote, ELSEWHERE);
+    pair.boards[0].host().write(near, b"answer").unwrap();
+    pair.run();
+    let mut read = [0; 20];
+    assert_eq!(pair.boards[1].host().read(far, &mut read), Ok(6));
+    // The connection exists already; and nobody else may take such an address.
+    assert!(pair.boards[1].host().open_from(ELSEWHERE, socket(0, 80)).is_err());
+    assert!(pair.boards[1].host().for_service(7).open_from(ELSEWHERE, socket(0, 81)).is_err());
+    assert!(pair.boards[0].host().open_from(ELSEWHERE, socket(1, 80)).is_err());
+}
+
+#[test]
 fn requests_are_bounded_and_forgotten_with_their_listener() {
     let (mut pair, listener) = guest_and_proxy();
     let backlog = kiban_tcpip::tcp::Config::default().backlog;

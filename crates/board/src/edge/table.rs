@@ -379,10 +379,18 @@ impl Edge {
         inbox.datagrams.push_back((info, pdu));
     }
 
+    /// Returns whether a layer is the one that intercepts.
+    pub(crate) fn is_interceptor(&self, upper: Upper) -> bool {
+        self.interceptor_upper() == Some(upper)
+    }
+
+    fn interceptor_upper(&self) -> Option<Upper> {
+        self.interceptor.and_then(|listener| self.listeners.get(&listener).copied())
+    }
+
     /// Handles an intercepted packet.
     pub(crate) fn on_intercepted(&mut self, packet: Intercepted, memory: &mut Memory) {
-        let upper = self.interceptor.and_then(|listener| self.listeners.get(&listener).copied());
-        let Some(upper) = upper else { return };
+        let Some(upper) = self.interceptor_upper() else { return };
         if self.intercepted.len() >= INTERCEPTED_MAX || is_scarce(memory) {
             self.datagrams_dropped += 1;
             return;

@@ -5,7 +5,8 @@
 //! Connections      [`Completion::Requested`](crate::Completion::Requested) reports a SYN. The program
 //!                  decides with [`Host::admit`] or [`Host::refuse`]; an admitted connection is reported like
 //!                  any other ([`Completion::Accepted`](crate::Completion::Accepted)). Its local address
-//!                  ([`Host::info`]) is its destination.
+//!                  ([`Host::info`]) is its destination. The program also opens connections to peers from
+//!                  any address ([`Host::open_from`]).
 //! Packets          [`Completion::Intercepted`](crate::Completion::Intercepted): the program takes them with
 //!                  [`Host::intercepted`], and answers with [`Host::send_from`] and [`Host::reply_to_echo`].
 //! Own ports        listeners and sockets of the board have precedence: those on one of its addresses for

@@ -171,7 +171,8 @@ impl Host<'_> {
     }
 
     /// Opens a stream from an address of this board and a port. With an unspecified address, the route
-    /// determines the address; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43).
+    /// determines the address; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43). The program
+    /// that intercepts ([`intercept`](Self::intercept)) may open streams from any address.
     ///
     /// # Errors
     /// Same as for [`open`](Self::open); [`HostError::Tcp`] also if `local` is not an address of this board,

@@ -50,7 +50,7 @@ impl Stack {
             local.set_ip(ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?);
         }
         let is_ours = ip.addresses().any(|address| address == local.ip());
-        if !is_ours || ip.is_for_many(remote.ip()) {
+        if !(is_ours || self.edge.is_interceptor(upper)) || ip.is_for_many(remote.ip()) {
             return Err(tcp::Refusal::BadAddress.into());
         }
         let tx_queue = self.tx_queue_to(remote.ip());
