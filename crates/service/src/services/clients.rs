@@ -2,7 +2,9 @@
 
 use kiban_link::{EpollSet, Interest};
 use kiban_os::unix::names;
+use socket2::Socket;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -13,23 +15,32 @@ pub(super) const LISTENER: u64 = u64::MAX;
 /// not watched, so that the service does not spin.
 pub(super) struct Entrance<L> {
     listener: Option<L>,
+    number: u64,
     is_paused: bool,
 }
 
 impl<L> Default for Entrance<L> {
     fn default() -> Entrance<L> {
-        Entrance { listener: None, is_paused: false }
+        Entrance { listener: None, number: LISTENER, is_paused: false }
     }
 }
 
 impl<L: AsFd> Entrance<L> {
-    /// Starts to watch a listening socket.
+    /// Watches a listening socket under a number.
+    ///
+    /// # Errors
+    /// The socket cannot be watched.
+    pub(super) fn new(listener: L, number: u64, files: &EpollSet) -> io::Result<Entrance<L>> {
+        files.watch(&listener, number, Interest::READ)?;
+        Ok(Entrance { listener: Some(listener), number, is_paused: false })
+    }
+
+    /// Starts to watch the only listening socket of a service.
     ///
     /// # Errors
     /// The socket cannot be watched.
     pub(super) fn open(&mut self, listener: L, files: &EpollSet) -> io::Result<()> {
-        files.watch(&listener, LISTENER, Interest::READ)?;
-        self.listener = Some(listener);
+        *self = Entrance::new(listener, LISTENER, files)?;
         Ok(())
     }
 
@@ -64,13 +75,34 @@ impl<L: AsFd> Entrance<L> {
     /// Watches the socket again after a pause, if the process has descriptors again.
     pub(super) fn look(&mut self, files: &EpollSet) {
         if let (true, Some(listener)) = (self.is_paused, &self.listener) {
-            self.is_paused = files.watch(listener, LISTENER, Interest::READ).is_err();
+            self.is_paused = files.watch(listener, self.number, Interest::READ).is_err();
         }
     }
 
     pub(super) fn close(&mut self) {
         self.listener = None;
     }
+}
+
+impl Entrance<Socket> {
+    /// Returns the next TCP connection, ready to be relayed, and the peer's address.
+    pub(super) fn accept(&mut self, files: &EpollSet) -> Option<(Socket, SocketAddr)> {
+        self.next(files, |listener| match listener.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            accepted => {
+                let (socket, peer) = accepted?;
+                set_up_relayed(&socket)?;
+                Ok(peer.as_socket().map(|peer| (socket, peer)))
+            }
+        })
+    }
+}
+
+/// Prepares a TCP socket for a relay, which passes everything on at once and in order.
+pub(super) fn set_up_relayed(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_out_of_band_inline(true)
 }
 
 /// Watches the socket of a new client. Refuses the client if `here`, the current number of clients, has

@@ -4,9 +4,8 @@
 //! Limits           the number of sessions is limited; further connections are reset and counted.
 //! Errors           if the kernel cannot connect, the peer's connection is reset.
 
-use super::clients::{Entrance, LISTENER};
+use super::clients::{Entrance, LISTENER, set_up_relayed};
 use super::counters::ServiceCounters;
-use super::options::StreamOptions;
 use super::relay::{Begin, Relays, reset};
 use super::service::{Service, SessionLimits};
 use super::slots::SessionSlot;
@@ -16,7 +15,7 @@ use kiban_board::{Completion, Host, StreamId};
 use kiban_link::EpollSet;
 use kiban_os::interface::bind_remedy;
 use socket2::{Domain, Socket, Type};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 /// The maximum number of connections accepted in one call.
@@ -29,7 +28,7 @@ pub struct Forward {
     bounds: SessionLimits,
     files: EpollSet,
     on_board: Option<u32>,
-    on_kernel: Entrance<TcpListener>,
+    on_kernel: Entrance<Socket>,
     relays: Relays,
     counters: ServiceCounters,
     ready: Vec<u64>,
@@ -56,20 +55,7 @@ impl Forward {
 
     /// Starts a session; data is relayed once both sides are connected.
     fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, slot: SessionSlot, now: Instant) {
-        let (socket, is_connected) = (socket.into(), !is_open);
-        let options = StreamOptions::default();
-        let begin = Begin {
-            socket,
-            is_connected,
-            is_open,
-            syn_waits: false,
-            skips: 0,
-            tells_why: false,
-            waits_for_accept: false,
-            ends: None,
-            options,
-            slot,
-        };
+        let begin = Begin::plain(socket, !is_open, is_open, slot);
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 
@@ -96,23 +82,14 @@ impl Forward {
     fn on_callers(&mut self, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Board(to) = self.to else { return };
         for _ in 0..CALLERS_MAX {
-            let accept = |listener: &TcpListener| match listener.accept() {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-                accepted => accepted.map(Some),
-            };
-            let Some((socket, peer)) = self.on_kernel.next(&self.files, accept) else { return };
-            let (socket, peer) = (Socket::from(socket), peer.ip());
-            let slot = self.relays.take_slot(Some(peer), host, &mut self.counters, now);
-            let Some(slot) = slot.filter(|_| socket.set_nonblocking(true).is_ok()) else {
+            let Some((socket, peer)) = self.on_kernel.accept(&self.files) else { return };
+            let slot = self.relays.take_slot(Some(peer.ip()), host, &mut self.counters, now);
+            let Some(slot) = slot else {
                 reset(&socket);
                 continue;
             };
             match host.open(to) {
-                Ok(stream) => {
-                    let _ = socket.set_tcp_nodelay(true);
-                    let _ = socket.set_out_of_band_inline(true);
-                    self.begin(stream, socket, false, slot, now);
-                }
+                Ok(stream) => self.begin(stream, socket, false, slot, now),
                 Err(_) => {
                     self.counters.errors += 1;
                     reset(&socket);
@@ -125,16 +102,18 @@ impl Forward {
 /// Starts a connection.
 pub(super) fn connect(to: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    socket.set_out_of_band_inline(true)?;
-    match socket.connect(&to.into()) {
-        Ok(()) => {}
-        // EINPROGRESS: the handshake is in progress.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
-        Err(error) => return Err(error),
-    }
+    connect_with(&socket, to)?;
     Ok(socket)
+}
+
+/// Starts a connection with a new socket.
+pub(super) fn connect_with(socket: &Socket, to: SocketAddr) -> io::Result<()> {
+    set_up_relayed(socket)?;
+    match socket.connect(&to.into()) {
+        // EINPROGRESS: the handshake is in progress.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok(()),
+        connected => connected,
+    }
 }
 
 impl Service for Forward {
@@ -147,7 +126,7 @@ impl Service for Forward {
             Endpoint::Kernel(local) => {
                 let opened = TcpListener::bind(local).and_then(|listener| {
                     listener.set_nonblocking(true)?;
-                    self.on_kernel.open(listener, &self.files)
+                    self.on_kernel.open(listener.into(), &self.files)
                 });
                 opened.map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?;
             }

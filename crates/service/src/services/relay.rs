@@ -112,6 +112,24 @@ pub(super) struct Begin {
     pub(super) slot: SessionSlot,
 }
 
+impl Begin {
+    /// Returns the state of a relay with a TCP socket of the kernel.
+    pub(super) fn plain(socket: Socket, is_connected: bool, is_open: bool, slot: SessionSlot) -> Begin {
+        Begin {
+            socket: socket.into(),
+            is_connected,
+            is_open,
+            syn_waits: false,
+            skips: 0,
+            tells_why: false,
+            waits_for_accept: false,
+            ends: None,
+            options: StreamOptions::default(),
+            slot,
+        }
+    }
+}
+
 /// The addresses of a stream: the board's, and the peer's.
 pub(super) type Ends = (SocketAddr, SocketAddr);
 

@@ -9,7 +9,6 @@
 
 use crate::services::counters::ServiceCounters;
 use crate::services::forward::connect;
-use crate::services::options::StreamOptions;
 use crate::services::relay::{Begin, reset};
 use crate::services::slots::SessionSlot;
 use kiban_base::Instant;
@@ -96,18 +95,7 @@ impl Connections {
     /// Returns the state of the relay for a connection whose handshake with the guest is complete.
     pub(super) fn take(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<Begin> {
         let Connection { socket, slot, .. } = self.admitted.remove(&(local, remote))?;
-        Some(Begin {
-            socket: socket.into(),
-            is_connected: true,
-            is_open: true,
-            syn_waits: false,
-            skips: 0,
-            tells_why: false,
-            ends: None,
-            waits_for_accept: false,
-            options: StreamOptions::default(),
-            slot,
-        })
+        Some(Begin::plain(socket, true, true, slot))
     }
 
     /// Drops connections whose handshake the guest has reset or not completed.
