@@ -107,15 +107,80 @@ wait $guest
 }
 
 #[test]
+fn callers_keep_their_addresses_and_those_on_loopback_reach_the_guests() {
+    // A long range is open as a whole, on all addresses of both families.
+    let script = r#"
+"$kiban" net -t 10000-10999:7081-8080 -- python3 "$peers" see & guest=$!
+for address in 192.0.2.1 fd00:1::1 127.0.0.1 ::1; do python3 "$peers" seen $address 10999; done
+# Here, the guest serves only 127.0.0.1.
+python3 "$peers" seen ::1 10998
+kill $guest
+"#;
+    assert_eq!(run("callers", script).0, "192.0.2.1\nfd00:1::1\n127.0.0.1\n::1\n127.0.0.1\n");
+}
+
+#[test]
+fn a_port_of_the_guests_loopback_is_forwarded_to_the_hosts() {
+    let script = r#"
+"$kiban" net -T 9100:8001 -T 9102-9103:8003-8004 -U 9101:8002 -- python3 "$peers" back
+# The number of connections is limited.
+ulimit -n 700
+"$kiban" net -T 8001 -- python3 "$peers" flood 8001
+"#;
+    run("back", script);
+}
+
+#[test]
+fn ports_are_forwarded_while_programs_listen() {
+    let script = r#"
+"$kiban" net -t auto -u auto -T auto -U auto -- sh -c '
+    python3 "$1" try 127.0.0.1 8001
+    python3 "$1" ask 127.0.0.1 8002
+    python3 "$1" see & see=$!
+    read -r line
+    kill $see
+    exec python3 "$1" tell' sh "$peers" < "$3/ready" & guest=$!
+exec 5> "$3/ready"
+python3 "$peers" seen ::1 8080
+echo > "$3/ready"
+while grep -q "$(printf ':%04X 0*:0000 0A' 8080)" /proc/net/tcp /proc/net/tcp6; do kill -0 $guest; done
+python3 "$peers" ask 127.0.0.1 8081
+kill $guest
+"#;
+    assert_eq!(run("auto", script).0, "?\n::1\n127.0.0.1\n");
+}
+
+#[test]
+fn all_free_ports_are_forwarded_if_files_suffice() {
+    let script = r#"
+files=$(ulimit -Hn)
+if [ "$files" = unlimited ] || [ "$files" -ge 70000 ]; then
+    "$kiban" net -t all -- python3 "$peers" see & guest=$!
+    python3 "$peers" seen 127.0.0.1 8080
+    kill $guest
+    wait $guest || true
+else
+    status 1 "$kiban" net -t all -- true 2> "$3/said"
+    grep -q 'too many ports are forwarded: 65535 files' "$3/said"
+    echo 127.0.0.1
+fi
+ulimit -n 1000
+status 1 "$kiban" net -t 1000-3000 -- true 2> "$3/said"
+grep -q 'too many ports are forwarded: 2001 files are needed, and the process may open 1000' "$3/said"
+"#;
+    assert_eq!(run("all", script).0, "127.0.0.1\n");
+}
+
+#[test]
 fn a_forwarded_udp_port_shows_the_guest_its_sender() {
     let script = r#"
 "$kiban" net -u 192.0.2.1:9001:8081 -u 127.0.0.1:9002:8081 -- python3 "$peers" tell & guest=$!
-# The sender's address is the host's own; from its loopback, the guest could not be answered.
+# The sender's address is the host's own; from its loopback, datagrams reach the guest's.
 python3 "$peers" ask 192.0.2.1 9001
 python3 "$peers" ask 127.0.0.1 9002
 kill $guest
 "#;
-    assert_eq!(run("udp", script).0, "192.0.2.1\n10.0.2.2\n");
+    assert_eq!(run("udp", script).0, "192.0.2.1\n127.0.0.1\n");
 }
 
 /// How scripts begin for the programs that container engines start: `net` is a network namespace in a file.
@@ -160,7 +225,7 @@ status 1 "$3/pasta" --config-net --netns "$net" 2> "$3/said"
 grep -q "$net: No such file" "$3/said"
 "#
     );
-    assert_eq!(run("pasta", &script).0, "10.0.2.2\n");
+    assert_eq!(run("pasta", &script).0, "127.0.0.1\n");
 }
 
 #[test]
@@ -229,7 +294,7 @@ wait $board
 fn wrong_arguments_are_explained() {
     let rows: [(&[&str], &str); 4] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
-        (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:GUEST-PORT]"),
+        (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:PORT]"),
         (&["1999999999"], "cannot use the network of process 1999999999"),
         (&["--mtu", "100", "--", "true"], "1280..=65520"),
     ];

@@ -310,6 +310,22 @@ fn wrong_types_and_missing_keys_are_reported_with_an_example() {
             "kind = \"source\"\nbytes = 100",
             "bytes: `100` is a number: write it in quotes, with its unit if it has one: \"100\"",
         ),
+        (
+            "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
+            "kind = \"net\"\nguest = [\"10.0.0.2\"]\ntcp = [\"auto\", \"80-90:x\"]",
+            "tcp: `80-90:x` forwards no port to another: \
+             write ports such as 8080:80, 127.0.0.1:8000-8009 or [::1]:8080:80, or auto, or all",
+        ),
+        (
+            "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
+            "kind = \"net\"\nudp = [\"all\"]",
+            "ports are forwarded to no address: add guest = [\"10.0.2.15\"]",
+        ),
+        (
+            "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
+            "kind = \"net\"\nguest_tcp = [\"80\"]",
+            "ports of the guest are forwarded, but its namespace is not open: `kiban net` opens it",
+        ),
         ("list = true", "list = \"yes\"", "list: `\"yes\"` is a string: write true or false"),
         ("[[route]]", "[route]", "this is a table: write its name in [[ ]], once for each entry"),
         ("[metrics]", "[[metrics]]", "this is a list: write its name in [ ]"),

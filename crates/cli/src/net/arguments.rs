@@ -1,9 +1,9 @@
 //! Arguments of `kiban net`.
 
 use super::options::{Options, Target, check_gateway, host_name_server};
-use super::ports::{Forwarded, forwarded};
 use clap::Args;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use kiban_service::config::Forwarded;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ use std::path::PathBuf;
 /// The program runs in a user and network namespace of its own. Its interface leads to a board in this
 /// process, which connects it with other hosts through ordinary sockets of this host's user: TCP, UDP, and
 /// ping where this host allows it. The program can reach whatever this user can reach, except this host's
-/// loopback (see --host-loopback). Other hosts can reach it only at ports forwarded with -t and -u.
+/// loopback (see --host-loopback, -T and -U). Other hosts can reach it only at ports forwarded with -t and
+/// -u.
 ///
 /// Given a process number instead of a command, kiban creates the interface in that process's network
 /// namespace.
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\
         \n  kiban net -- curl https://www.debian.org/\
         \n  kiban net -t 8080:80 -- sh -c 'cd site; python3 -m http.server 80'\
+        \n  kiban net -t auto -T 5432 -- bash               also reaches this host's 127.0.0.1:5432, at 127.0.0.1\
         \n  kiban net --mtu 1500 --pcap guest.pcap -- bash\
         \n  kiban net 4711                                  the network of process 4711\
         \n\nkiban status net-NUMBER shows connections and counters; NUMBER is that of the process kiban net.\
@@ -59,11 +61,21 @@ pub(crate) struct Net {
     #[arg(long)]
     host_loopback: bool,
     /// Forward a TCP port of this host to the guest, or a range of ports; may be repeated.
+    ///
+    /// Write `auto` for all ports at which the guest listens at any time, `all` for all free ports.
     #[arg(short = 't', long = "tcp", value_name = "[ADDRESS:]PORT[:GUEST-PORT]")]
     tcp: Vec<String>,
-    /// Forward a UDP port of this host to the guest, or a range of ports; may be repeated.
+    /// Forward a UDP port of this host to the guest, likewise.
     #[arg(short = 'u', long = "udp", value_name = "[ADDRESS:]PORT[:GUEST-PORT]")]
     udp: Vec<String>,
+    /// Forward a TCP port of the guest's loopback to this host's loopback, or a range; may be repeated.
+    ///
+    /// Write `auto` for all ports at which this host listens at any time, `all` for all free ports.
+    #[arg(short = 'T', long, value_name = "PORT[:HOST-PORT]")]
+    guest_tcp: Vec<String>,
+    /// Forward a UDP port of the guest's loopback to this host's loopback, likewise.
+    #[arg(short = 'U', long, value_name = "PORT[:HOST-PORT]")]
+    guest_udp: Vec<String>,
     /// Record the guest's packets to a capture file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -101,14 +113,25 @@ impl Net {
                 options.map_loopback(gateway);
             }
         }
-        let ports = |name: &str, given: &[String]| -> Result<Vec<Forwarded>, String> {
-            let ports = given.iter().map(|text| forwarded(text).map_err(|error| format!("{name} {error}")));
-            Ok(ports.collect::<Result<Vec<_>, _>>()?.concat())
-        };
         (options.tcp, options.udp) = (ports("-t", &self.tcp)?, ports("-u", &self.udp)?);
+        options.guest_tcp = ports("-T", &self.guest_tcp)?;
+        options.guest_udp = ports("-U", &self.guest_udp)?;
         options.mtu_bytes = self.mtu as usize;
         options.interface.clone_from(&self.interface);
         options.pcap.clone_from(&self.pcap);
         Ok(options)
     }
+}
+
+/// Reads ports that are forwarded.
+fn ports(name: &str, given: &[String]) -> Result<Vec<Forwarded>, String> {
+    let read = |text: &String| {
+        Forwarded::parse(text).ok_or_else(|| {
+            format!(
+                "{name} {text}: write [ADDRESS:]PORT[:PORT], such as 8080:80, 127.0.0.1:8080:80 or 8000-8009, or \
+                 auto, or all"
+            )
+        })
+    };
+    given.iter().map(read).collect()
 }

@@ -1,8 +1,8 @@
 //! The process that runs the board.
 
 use super::options::{Mapped, Options};
-use super::ports::Forwarded;
 use crate::output::note;
+use kiban_service::config::Forwarded;
 use kiban_service::control::{ControlServer, MetricsListener};
 use kiban_service::requests::Request;
 use kiban_service::{Plan, Running};
@@ -11,33 +11,35 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 /// Open files that are neither sessions nor flows of the guest.
 const OTHER_FILES: u64 = 600;
-/// Each forwarded TCP port is a service; a board has 256.
-const TCP_PORTS_MAX: usize = 255;
-/// The maximum number of connections of the guest.
+/// Files for the forwarded ports that `auto` finds.
+const AUTO_FILES: usize = 256;
+/// The maximum number of connections of the guest; and the minimum, however few files the process may open.
 const SESSIONS_MAX: u64 = 16_384;
+const SESSIONS_MIN: u64 = 64;
 /// The maximum number of connections that wait for an answer of their destination.
 const REQUESTS_MAX: usize = 4096;
 
-/// Runs the board on an open device until the other end of the socket is closed.
-pub(super) fn run(options: &Options, device: OwnedFd, socket: OwnedFd) -> Result<ExitCode, String> {
+/// Runs the board on an open device until the other end of the socket is closed. `namespace` leads to a
+/// process in the guest's network namespace.
+pub(super) fn run(
+    options: &Options,
+    device: OwnedFd,
+    namespace: Option<OwnedFd>,
+    socket: OwnedFd,
+) -> Result<ExitCode, String> {
     crate::log::begin_quietly();
     // The first process is the one that the user knows.
     let first = rustix::process::getppid().map_or(0, |first| first.as_raw_nonzero().get());
     let name = format!("net-{first}");
-    if options.tcp.len() > TCP_PORTS_MAX {
-        return Err(format!(
-            "{} TCP ports are forwarded, but at most {TCP_PORTS_MAX} can be",
-            options.tcp.len()
-        ));
-    }
-    let ports = (options.tcp.len() + options.udp.len()) as u64;
-    let text = configuration(options, &device, sessions_max(ports))?;
+    // The service takes it over.
+    let namespace = namespace.map(IntoRawFd::into_raw_fd);
+    let text = configuration(options, &device, namespace, sessions_max(options)?)?;
     let plan = Plan::read(&text, &name).map_err(|error| error.to_string())?;
     let mut running = Running::start(plan, None)?;
     // The guest has its network even where the board cannot be observed.
@@ -63,17 +65,45 @@ pub(super) fn run(options: &Options, device: OwnedFd, socket: OwnedFd) -> Result
 
 /// Raises the limit of open files as far as possible. Returns how many connections fit beside the forwarded
 /// ports.
-fn sessions_max(ports: u64) -> u64 {
+///
+/// # Errors
+/// The ports are too many.
+fn sessions_max(options: &Options) -> Result<u64, String> {
+    let count = |ports: &[Forwarded]| -> usize {
+        let counts = ports.iter().map(|ports| match ports {
+            Forwarded::All => usize::from(u16::MAX),
+            ports => ports.count().unwrap_or(AUTO_FILES),
+        });
+        counts.sum()
+    };
+    // A port of the guest is open on two addresses.
+    let (host, guest) = ([&options.tcp, &options.udp], [&options.guest_tcp, &options.guest_udp]);
+    let ports = host.map(|ports| count(ports)).iter().sum::<usize>()
+        + guest.map(|ports| 2 * count(ports)).iter().sum::<usize>();
+    let ports = ports as u64;
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // If this fails, the old limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    files.saturating_sub(OTHER_FILES + ports).clamp(64, SESSIONS_MAX)
+    let is_auto = |ports: &Forwarded| matches!(ports, Forwarded::Auto);
+    if ports + SESSIONS_MIN > files && !options.forwarded().all(is_auto) {
+        return Err(format!(
+            "too many ports are forwarded: {ports} files are needed, and the process may open {files} (ulimit -Hn)"
+        ));
+    }
+    // A connection between loopback addresses has two sockets.
+    let each = if options.uses_namespace() { 2 } else { 1 };
+    Ok((files.saturating_sub(OTHER_FILES + ports) / each).clamp(SESSIONS_MIN, SESSIONS_MAX))
 }
 
 /// Returns the board's configuration (docs/settings.md).
-fn configuration(options: &Options, device: &OwnedFd, sessions: u64) -> Result<String, String> {
+fn configuration(
+    options: &Options,
+    device: &OwnedFd,
+    namespace: Option<i32>,
+    sessions: u64,
+) -> Result<String, String> {
     let mut text = String::new();
     let quoted = |text: String| toml_string(&text);
     let mut link = format!("tap-fd:{},mtu={}", device.as_raw_fd(), options.mtu_bytes);
@@ -108,21 +138,18 @@ fn configuration(options: &Options, device: &OwnedFd, sessions: u64) -> Result<S
     };
     let map = options.map.iter().map(|Mapped { from, to }| format!("{}={}", end(*from), end(*to)));
     add(format!("map = {}", list(map)));
-    // A port is forwarded to the guest's address of the same family, or to its first address.
-    let to = |Forwarded { from, to_port }: &Forwarded| {
-        let guests = || options.addresses.iter().map(|(guest, _)| guest.addr());
-        let guest = guests().find(|guest| guest.is_ipv4() == from.is_ipv4()).or_else(|| guests().next());
-        guest.map(|guest| SocketAddr::new(guest, *to_port)).ok_or("the guest has no address")
-    };
-    let udp: Vec<String> = options
-        .udp
-        .iter()
-        .map(|port| Ok(format!("{}={}", port.from, to(port)?)))
-        .collect::<Result<_, String>>()?;
-    add(format!("udp = {}", list(udp.into_iter())));
-    for port in &options.tcp {
-        let (from, to) = (port.from, to(port)?);
-        add(format!("[[service]]\nkind = \"forward\"\nlisten = \"kernel:{from}\"\nto = \"{to}\""));
+    add(format!("guest = {}", list(options.addresses.iter().map(|(guest, _)| guest.addr().to_string()))));
+    let ports = [
+        ("tcp", &options.tcp),
+        ("udp", &options.udp),
+        ("guest_tcp", &options.guest_tcp),
+        ("guest_udp", &options.guest_udp),
+    ];
+    for (key, ports) in ports {
+        add(format!("{key} = {}", list(ports.iter().map(Forwarded::to_string))));
+    }
+    if let Some(number) = namespace {
+        add(format!("namespace = {number}"));
     }
     Ok(text)
 }

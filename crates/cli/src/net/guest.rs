@@ -18,17 +18,38 @@ const RESOLVER: &str = "/etc/resolv.conf";
 /// The system forbids it, and the message says which setting does; or the guest belongs to another user, or
 /// there is none.
 pub(super) fn create(options: &Options) -> Result<OwnedFd, String> {
-    let say = |error: io::Error| error.to_string();
     match &options.target {
-        Target::Command(..) => enter_new(options).map_err(say)?,
-        Target::Process(process) => {
-            let folder = format!("/proc/{process}/ns");
-            namespace::join(Some(Path::new(&format!("{folder}/user"))), Path::new(&format!("{folder}/net")))
-                .map_err(|error| format!("cannot use the network of process {process}: {error}"))?;
-        }
-        Target::Namespace { user, net, .. } => namespace::join(user.as_deref(), net).map_err(say)?,
+        Target::Command(..) => enter_new(options).map_err(|error| error.to_string())?,
+        Target::Process(process) => join_process(*process)?,
+        Target::Namespace { user, net, .. } => join(user.as_deref(), net)?,
     }
     configure(options)
+}
+
+/// Serves sockets of the guest's namespace to the other end of a socket, until it is closed. `command` is the
+/// process of a guest that is a command.
+///
+/// # Errors
+/// As for [`create`].
+pub(super) fn serve(options: &Options, command: u32, socket: OwnedFd) -> Result<(), String> {
+    match &options.target {
+        Target::Command(..) => join_process(command)?,
+        Target::Process(process) => join_process(*process)?,
+        Target::Namespace { user, net, .. } => join(user.as_deref(), net)?,
+    }
+    let served = kiban_service::services::serve_namespace(socket.into());
+    served.map_err(|error| format!("cannot drop privileges: {error}"))
+}
+
+fn join(user: Option<&Path>, net: &Path) -> Result<(), String> {
+    namespace::join(user, net).map_err(|error| error.to_string())
+}
+
+fn join_process(process: u32) -> Result<(), String> {
+    let folder = format!("/proc/{process}/ns");
+    let joined =
+        namespace::join(Some(Path::new(&format!("{folder}/user"))), Path::new(&format!("{folder}/net")));
+    joined.map_err(|error| format!("cannot use the network of process {process}: {error}"))
 }
 
 /// Enters new namespaces, in which the command's requests for names reach the board.

@@ -10,8 +10,10 @@
 //! Processes   the first one starts two others, each with a socket, and waits for them. One runs the board,
 //!             in the namespaces in which kiban was started (`board`). The other enters the guest's
 //!             namespaces, creates and configures the interface, and passes on the open device (`guest`);
-//!             then it becomes the command, or exits if the network is for another process. For a network in
-//!             the background, a process before these (`launch`) returns once the network works.
+//!             then it becomes the command, or exits if the network is for another process. If ports are
+//!             forwarded, a third one stays in the guest's network namespace, and creates sockets there for
+//!             the board (`guest::serve`). For a network in the background, a process before these
+//!             (`launch`) returns once the network works.
 //! Names       under the names of programs that container engines start, it has their options: `pasta` and
 //!             `slirp4netns`. All become the same [`Options`].
 //! End         when the command, or the other process, has ended, or the file of the namespace is removed,
@@ -23,7 +25,6 @@ mod board;
 mod guest;
 mod options;
 mod pasta;
-mod ports;
 mod slirp4netns;
 
 pub(crate) use arguments::Net;
@@ -46,7 +47,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Environment variable that gives a child process its role: `board`, `keeper` (the first process of a
-/// network in the background), or for the guest the number of its socket.
+/// network in the background), `sockets-NUMBER` (the one that creates sockets for the board, in the namespace
+/// of the guest with that number), or for the guest the number of its socket.
 const PART: &str = "KIBAN_NET_PART";
 
 impl Net {
@@ -76,7 +78,8 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             rustix::process::setsid().map_err(|error| say(error.into()))?;
             let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
             let Some(device) = receive_file(&socket).map_err(say)? else { return Ok(ExitCode::FAILURE) };
-            board::run(options, device, socket)
+            let namespace = if options.uses_namespace() { receive_file(&socket).map_err(say)? } else { None };
+            board::run(options, device, namespace, socket)
         }
         Ok("keeper") => {
             close_inherited_files();
@@ -84,7 +87,15 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             let ready = stdin().as_fd().try_clone_to_owned().map_err(say)?;
             start(options, Some(ready))
         }
-        Ok(number) => become_guest(options, number),
+        Ok(part) => match part.strip_prefix("sockets-").and_then(|guest| guest.parse().ok()) {
+            Some(guest) => {
+                close_inherited_files();
+                rustix::process::setsid().map_err(|error| say(error.into()))?;
+                let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
+                guest::serve(options, guest, socket).map(|()| ExitCode::SUCCESS)
+            }
+            None => become_guest(options, part),
+        },
         Err(_) if options.background => launch(),
         Err(_) => {
             let ready = options.ready_fd.map(inherited_file).transpose();
@@ -151,10 +162,19 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
         let command = open_process(guest.id()).map_err(say)?;
         std::thread::Builder::new().spawn(move || pass_on_signals(&command)).map_err(say)?;
     }
+    let mut sockets = None;
     // A process that fails prints why, and its exit status is returned below.
-    let connect = || -> io::Result<()> {
+    let mut connect = || -> io::Result<()> {
         let Some(device) = receive_file(&to_guest)? else { return Ok(()) };
         send_file(&to_board, device.as_fd())?;
+        if options.uses_namespace() {
+            let (of_board, of_sockets) = UnixStream::pair()?;
+            let name = format!("sockets-{}", guest.id());
+            let started =
+                part(&name, |command| command.stdin(OwnedFd::from(of_sockets)).stdout(Stdio::null()));
+            sockets = Some(started.map_err(io::Error::other)?);
+            send_file(&to_board, of_board.as_fd())?;
+        }
         // The board has started.
         (&to_board).read_exact(&mut [0])
     };
@@ -175,6 +195,10 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
     // The end of the socket tells the board to finish.
     drop(to_board);
     let ended = board.wait().map_err(say)?;
+    if let Some(mut sockets) = sockets {
+        // It ends with the board.
+        sockets.wait().map_err(say)?;
+    }
     Ok(code_of(if status.success() { ended } else { status }))
 }
 

@@ -1,7 +1,7 @@
 //! The checked options of a guest's network, however they were given.
 
-use super::ports::Forwarded;
 use ipnet::{IpNet, Ipv4Net};
+use kiban_service::config::Forwarded;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -40,8 +40,12 @@ pub(super) struct Options {
     pub(super) interface: String,
     /// The first match counts.
     pub(super) map: Vec<Mapped>,
+    /// Ports of this host that are forwarded to the guest.
     pub(super) tcp: Vec<Forwarded>,
     pub(super) udp: Vec<Forwarded>,
+    /// Ports of the guest's loopback that are forwarded to this host's.
+    pub(super) guest_tcp: Vec<Forwarded>,
+    pub(super) guest_udp: Vec<Forwarded>,
     pub(super) pcap: Option<PathBuf>,
     /// Whether to continue in the background once the network works.
     pub(super) background: bool,
@@ -65,12 +69,24 @@ impl Options {
             map: Vec::new(),
             tcp: Vec::new(),
             udp: Vec::new(),
+            guest_tcp: Vec::new(),
+            guest_udp: Vec::new(),
             pcap: None,
             background: false,
             pid_file: None,
             ready_fd: None,
             exit_fd: None,
         }
+    }
+
+    /// Returns the forwarded ports, in all directions.
+    pub(super) fn forwarded(&self) -> impl Iterator<Item = &Forwarded> {
+        [&self.tcp, &self.udp, &self.guest_tcp, &self.guest_udp].into_iter().flatten()
+    }
+
+    /// Returns whether the board needs sockets in the guest's namespace.
+    pub(super) fn uses_namespace(&self) -> bool {
+        self.forwarded().next().is_some()
     }
 
     /// Passes requests for names at an address on to a name server of this host.

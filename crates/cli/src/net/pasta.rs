@@ -1,9 +1,9 @@
 //! The options of `pasta` (passt's man page, pasta(1)) that Podman, Buildah and RootlessKit give.
 
 use super::options::{Mapped, Options, Target, check_gateway, host_address, host_name_server, numbered};
-use super::ports::{Forwarded, between};
 use clap::Parser;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use kiban_service::config::Forwarded;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -71,19 +71,19 @@ pub(super) struct Pasta {
     /// Let this address stand for this host's address towards other hosts; or none.
     #[arg(long, value_name = "ADDRESS")]
     map_guest_addr: Vec<String>,
-    /// Forward TCP ports of this host: none, or [ADDRESS/]PORT[-PORT][:PORT[-PORT]], with commas between
-    /// ports.
+    /// Forward TCP ports of this host: none (the default), auto, all, or
+    /// [ADDRESS/]PORT[-PORT][:PORT[-PORT]], with commas between ports.
     #[arg(short = 't', long, value_name = "PORTS")]
     tcp_ports: Vec<String>,
     /// Forward UDP ports of this host, likewise.
     #[arg(short = 'u', long, value_name = "PORTS")]
     udp_ports: Vec<String>,
-    /// Forward TCP ports of the guest to this host: only none.
-    #[arg(short = 'T', long, value_name = "none", value_parser = ["none"])]
-    tcp_ns: Option<String>,
-    /// Forward UDP ports of the guest to this host: only none.
-    #[arg(short = 'U', long, value_name = "none", value_parser = ["none"])]
-    udp_ns: Option<String>,
+    /// Forward TCP ports of the guest's loopback to this host's, likewise.
+    #[arg(short = 'T', long, value_name = "PORTS")]
+    tcp_ns: Vec<String>,
+    /// Forward UDP ports of the guest's loopback to this host's, likewise.
+    #[arg(short = 'U', long, value_name = "PORTS")]
+    udp_ns: Vec<String>,
     /// Record the guest's packets to a capture file.
     #[arg(short = 'p', long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -138,6 +138,7 @@ impl Pasta {
         }
         self.map_hosts(&mut options)?;
         (options.tcp, options.udp) = (ports("-t", &self.tcp_ports)?, ports("-u", &self.udp_ports)?);
+        (options.guest_tcp, options.guest_udp) = (ports("-T", &self.tcp_ns)?, ports("-U", &self.udp_ns)?);
         options.pcap.clone_from(&self.pcap);
         options.pid_file.clone_from(&self.pid);
         Ok(options)
@@ -225,14 +226,18 @@ fn ports(name: &str, given: &[String]) -> Result<Vec<Forwarded>, String> {
     let mut all = Vec::new();
     for text in given.iter().filter(|text| *text != "none") {
         if text == "auto" || text == "all" {
-            return Err(format!("{name} {text} is not implemented: list the ports, or write none"));
+            all.extend(Forwarded::parse(text));
+            continue;
         }
         let (address, ports) =
             text.split_once('/').map_or((None, text.as_str()), |(at, ports)| (Some(at), ports));
         let address = address.map(|address| address.trim_matches(['[', ']']));
         for part in ports.split(',') {
-            all.extend(between(address, part).ok_or_else(|| {
-                format!("{name} {text}: write [ADDRESS/]PORT[-PORT][:PORT[-PORT]], with commas between ports")
+            all.push(Forwarded::range(address, part).ok_or_else(|| {
+                format!(
+                    "{name} {text}: write none, auto, all, or [ADDRESS/]PORT[-PORT][:PORT[-PORT]], with commas \
+                     between ports"
+                )
             })?);
         }
     }
@@ -256,9 +261,9 @@ mod tests {
         assert!(options.background && options.configures);
         let net = "/run/user/1/netns/x".into();
         assert_eq!(options.target, Target::Namespace { user: None, net, ends: true });
-        let tcp = [Forwarded { from: "127.0.0.1:8080".parse().unwrap(), to_port: 80 }];
-        assert_eq!(options.tcp, tcp);
-        assert_eq!(options.udp.len(), 2);
+        assert_eq!(options.tcp, [Forwarded::parse("127.0.0.1:8080:80").unwrap()]);
+        assert_eq!(options.udp, [Forwarded::parse("5353-5354:53-54").unwrap()]);
+        assert!(options.guest_tcp.is_empty() && options.guest_udp.is_empty());
         let loopback = |mapped: &Mapped| mapped.to.0.is_loopback();
         assert!(!options.map.iter().any(loopback), "{options:?}");
     }
@@ -266,12 +271,13 @@ mod tests {
     #[test]
     fn the_options_of_rootlesskit_are_understood() {
         let text = "--stderr --ns-ifname=tap0 --mtu=65520 --config-net --address=10.0.2.100 --netmask=24 \
-            --gateway=10.0.2.2 --dns-forward=10.0.2.3 --ipv4-only --tcp-ports=none --udp-ports=none 4711";
+            --gateway=10.0.2.2 --dns-forward=10.0.2.3 --ipv4-only --tcp-ports=auto --udp-ports=auto 4711";
         let options = options(text).unwrap();
         assert_eq!(options.target, Target::Process(4711));
         let address = ("10.0.2.100/24".parse().unwrap(), "10.0.2.2".parse().unwrap());
         assert_eq!(options.addresses, [address]);
         assert_eq!((options.interface.as_str(), options.mtu_bytes), ("tap0", 65_520));
+        assert_eq!((&options.tcp[..], &options.udp[..]), (&[Forwarded::Auto][..], &[Forwarded::Auto][..]));
         // Without --no-map-gw, the gateway's address stands for this host's loopback.
         assert!(options.map.iter().any(|mapped| mapped.from == (address.1, None)), "{options:?}");
     }
@@ -279,9 +285,7 @@ mod tests {
     #[test]
     fn what_is_not_implemented_is_named() {
         for (arguments, named) in [
-            ("-t auto 1", "-t auto is not implemented"),
             ("-t ~22 1", "-t ~22: write"),
-            ("-T 80 1", "--tcp-ns"),
             ("--dhcp-dns 1", "--dhcp-dns"),
             ("--mtu 100 1", "--mtu 100"),
             ("--netmask 33 1", "--netmask 33"),

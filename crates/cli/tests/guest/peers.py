@@ -6,6 +6,11 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py loopback    checks that the gateway leads to the host's loopback
        peers.py serve       serves one connection at port 8080, for `-t`
        peers.py call PORT   calls a port of the host's loopback, and checks the answer
+       peers.py see         tells callers at port 8080, and at 8079 of 127.0.0.1, their addresses
+       peers.py seen ADDRESS PORT   connects until an answer arrives, and prints it
+       peers.py back        checks what the guest reaches at its own loopback, for `-T` and `-U`
+       peers.py flood PORT  opens more connections to its loopback than the board allows, and then one more
+       peers.py try ADDRESS PORT    uploads until it works
        peers.py tell        answers datagrams at port 8081 with their sender's address, for `-u`
        peers.py ask ADDRESS PORT    sends datagrams until an answer arrives, and prints it
        peers.py names ADDRESS       resolves a name at a name server
@@ -13,6 +18,7 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
 """
 
 import hashlib
+import select
 import socket
 import struct
 import sys
@@ -82,6 +88,8 @@ def host():
         datagrams(address, ECHO, lambda data: data[::-1])
     listen(HOSTS[0], RESET, reset)
     listen("127.0.0.1", LOCAL, digest)
+    listen("127.0.0.1", RESET, reset)
+    datagrams("127.0.0.1", ECHO, lambda data: data[::-1])
     datagrams(HOSTS[0], 53, name_server)
     print("ready", flush=True)
     threading.Event().wait()
@@ -114,8 +122,8 @@ def exchange(address, port, data):
         return sock.recv(1 << 16)
 
 
-def is_reset():
-    with socket.create_connection((HOSTS[0], RESET), timeout=60) as sock:
+def is_reset(address=HOSTS[0], port=RESET):
+    with socket.create_connection((address, port), timeout=60) as sock:
         sock.sendall(b"x")
         sock.recv(1)
 
@@ -168,6 +176,60 @@ def ask(address, port):
             return
 
 
+def see():
+    def tell(connection):
+        connection.sendall(connection.getpeername()[0].removeprefix("::ffff:").encode())
+        connection.close()
+
+    with socket.create_server(("", SERVED), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        listen("127.0.0.1", SERVED - 1, tell)
+        while True:
+            tell(listener.accept()[0])
+
+
+def seen(address, port):
+    while True:
+        # The guest may not listen yet.
+        try:
+            with socket.create_connection((address, port), timeout=60) as sock:
+                if answer := sock.recv(100):
+                    print(answer.decode())
+                    return
+        except (ConnectionRefusedError, ConnectionResetError):
+            pass
+
+
+def back():
+    # The host serves only IPv4.
+    for address in "127.0.0.1", "::1":
+        upload(address, 9100)
+    assert exchange("127.0.0.1", 9101, b"abc") == b"cba"
+    fails(ConnectionResetError, lambda: is_reset("127.0.0.1", 9102))
+    # Nothing listens there.
+    fails((ConnectionResetError, BrokenPipeError), lambda: upload("127.0.0.1", 9103))
+    fails(ConnectionRefusedError, lambda: upload("127.0.0.1", LOCAL))
+
+
+def flood(port):
+    # The board admits 64, and resets the others.
+    sockets = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(100)]
+    while len(sockets) > 64:
+        for sock in select.select(sockets, [], [], 60)[0]:
+            fails(ConnectionResetError, lambda: sock.recv(1))
+            sockets.remove(sock)
+    for sock in sockets:
+        sock.close()
+    retry("127.0.0.1", port)
+
+
+def retry(address, port):
+    while True:
+        try:
+            return upload(address, port, b"retry")
+        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+            pass
+
+
 def names(address):
     query = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
     assert exchange(address, 53, query).endswith(socket.inet_aton(HOSTS[0]))
@@ -178,6 +240,12 @@ if part == "call":
     upload("127.0.0.1", int(sys.argv[2]))
 elif part == "ask":
     ask(sys.argv[2], int(sys.argv[3]))
+elif part == "seen":
+    seen(sys.argv[2], int(sys.argv[3]))
+elif part == "flood":
+    flood(int(sys.argv[2]))
+elif part == "try":
+    retry(sys.argv[2], int(sys.argv[3]))
 elif part == "names":
     names(sys.argv[2])
 elif part == "upload":
@@ -187,4 +255,4 @@ elif part == "few":
 elif part == "loopback":
     upload(GATEWAY, LOCAL, b"loopback")
 else:
-    {"host": host, "guest": guest, "serve": serve, "tell": tell}[part]()
+    {"host": host, "guest": guest, "serve": serve, "tell": tell, "see": see, "back": back}[part]()

@@ -8,6 +8,7 @@
 //!                  change cannot be applied to a running board.
 
 mod error;
+mod forwarded;
 mod plan;
 mod rates;
 mod read;
@@ -18,6 +19,7 @@ mod units;
 mod validator;
 
 pub use error::ConfigError;
+pub use forwarded::Forwarded;
 pub use plan::{
     Carries, Endpoint, Kind, Mapped, NetConfig, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan,
 };

@@ -1,5 +1,6 @@
 //! A board's plan: the typed values of its configuration.
 
+use super::forwarded::Forwarded;
 use super::tables::{self, Tables};
 use kiban_base::Wait;
 use kiban_base::ethernet::Mac;
@@ -174,12 +175,23 @@ pub struct ServicePlan {
 }
 
 /// The traffic of a guest that does not simply go to its destination.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetConfig {
     /// The board's addresses that stand for others. The first match counts.
     pub map: Vec<Mapped>,
-    /// UDP ports of this host that are forwarded, and the guest's address and port for each.
-    pub udp: Vec<(SocketAddr, SocketAddr)>,
+    /// The guest's addresses, at most one of each family.
+    pub guest: Vec<IpAddr>,
+    /// TCP ports of this host that are forwarded to the guest.
+    pub tcp: Vec<Forwarded>,
+    /// UDP ports of this host that are forwarded to the guest.
+    pub udp: Vec<Forwarded>,
+    /// TCP ports of the guest's loopback that are forwarded to this host's.
+    pub guest_tcp: Vec<Forwarded>,
+    /// UDP ports of the guest's loopback that are forwarded to this host's.
+    pub guest_udp: Vec<Forwarded>,
+    /// The number of an open socket that leads to a process in the guest's network namespace
+    /// ([`serve_namespace`](crate::services::serve_namespace)).
+    pub namespace: Option<i32>,
 }
 
 /// An address of the board that stands for another.

@@ -1,6 +1,7 @@
 //! The services section of a configuration.
 
 use super::error::{ConfigError, hint};
+use super::forwarded::Forwarded;
 use super::plan::{Carries, Endpoint, Kind, Mapped, NetConfig, PortPlan, ServicePlan};
 use super::tables;
 use super::units::{Bytes, DurationValue, Word, Words};
@@ -102,22 +103,37 @@ impl Validator<'_> {
                 )
             })
         };
-        let forwarded = |word: &Word| {
-            word.split_once('=')
-                .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)))
-                .filter(|(from, to): &(SocketAddr, SocketAddr)| from.port() != 0 && to.port() != 0)
-                .ok_or_else(|| {
+        let forwarded = |list: &Option<Words>| -> Result<Vec<Forwarded>, ConfigError> {
+            let read = |word: &Word| {
+                Forwarded::parse(word).ok_or_else(|| {
                     self.at(
                         word,
                         format!("`{}` forwards no port to another", word.value),
-                        "write this host's address and port, and the guest's: 0.0.0.0:5353=10.0.2.15:53",
+                        "write ports such as 8080:80, 127.0.0.1:8000-8009 or [::1]:8080:80, or auto, or all",
                     )
                 })
+            };
+            words(list).map(read).collect()
         };
-        Ok(NetConfig {
-            map: words(&table.map).map(mapped).collect::<Result<_, _>>()?,
-            udp: words(&table.udp).map(forwarded).collect::<Result<_, _>>()?,
-        })
+        let address = |word: &Word| {
+            word.read().map_err(|_| {
+                self.at(word, format!("`{}` is not an address", word.value), "write it as 10.0.2.15")
+            })
+        };
+        let guest: Vec<IpAddr> = words(&table.guest).map(address).collect::<Result<_, _>>()?;
+        let (tcp, udp) = (forwarded(&table.tcp)?, forwarded(&table.udp)?);
+        if guest.is_empty() && !(tcp.is_empty() && udp.is_empty()) {
+            let remedy = "add guest = [\"10.0.2.15\"]";
+            return Err(self.missing(&table.kind, "ports are forwarded to no address", remedy));
+        }
+        let (guest_tcp, guest_udp) = (forwarded(&table.guest_tcp)?, forwarded(&table.guest_udp)?);
+        let needs = !(guest_tcp.is_empty() && guest_udp.is_empty());
+        if needs && table.namespace.is_none() {
+            let what = "ports of the guest are forwarded, but its namespace is not open";
+            return Err(self.missing(&table.kind, what, "`kiban net` opens it"));
+        }
+        let map = words(&table.map).map(mapped).collect::<Result<_, _>>()?;
+        Ok(NetConfig { map, guest, tcp, udp, guest_tcp, guest_udp, namespace: table.namespace })
     }
 
     pub(super) fn services(
@@ -171,7 +187,7 @@ impl Validator<'_> {
         let word = table.kind.value.as_str();
         let name = table.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
         // A key that belongs to another kind of service is an error and is not ignored.
-        let others: [(&str, bool, &[&str]); 9] = [
+        let others: [(&str, bool, &[&str]); 14] = [
             ("listen", table.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
             (
                 "idle",
@@ -184,7 +200,12 @@ impl Validator<'_> {
             ("bytes", table.bytes.is_some(), &["source"]),
             ("to", table.to.is_some(), &["forward"]),
             ("map", table.map.is_some(), &["net"]),
+            ("guest", table.guest.is_some(), &["net"]),
+            ("tcp", table.tcp.is_some(), &["net"]),
             ("udp", table.udp.is_some(), &["net"]),
+            ("guest_tcp", table.guest_tcp.is_some(), &["net"]),
+            ("guest_udp", table.guest_udp.is_some(), &["net"]),
+            ("namespace", table.namespace.is_some(), &["net"]),
         ];
         if !KINDS.contains(&word) {
             return Err(self.at(&table.kind, format!("unknown value `{word}`"), hint(word, &KINDS)));

@@ -202,8 +202,18 @@ pub(super) struct Service {
     pub(super) to: Option<Word>,
     /// `net`: which addresses of the board stand for others.
     pub(super) map: Option<Words>,
+    /// `net`: the guest's addresses.
+    pub(super) guest: Option<Words>,
+    /// `net`: TCP ports of this host that are forwarded to the guest.
+    pub(super) tcp: Option<Words>,
     /// `net`: UDP ports of this host that are forwarded to the guest.
     pub(super) udp: Option<Words>,
+    /// `net`: TCP ports of the guest's loopback that are forwarded to this host's.
+    pub(super) guest_tcp: Option<Words>,
+    /// `net`: UDP ports of the guest's loopback that are forwarded to this host's.
+    pub(super) guest_udp: Option<Words>,
+    /// `net`: the number of an open socket that leads to a process in the guest's network namespace.
+    pub(super) namespace: Option<i32>,
 }
 
 /// Prometheus metrics.

@@ -39,7 +39,7 @@ pub use counters::{ProgramCounters, ProgramView, ServiceCounters};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use make::make;
-pub use net::Net;
+pub use net::{Net, serve_namespace};
 pub use osi::Osi;
 pub use plain::{Plain, Role};
 pub use rdma::Rdma;

@@ -3,11 +3,14 @@
 //! Purpose   each flow has a socket of this host, connected to its destination, so the kernel delivers only
 //!           answers of that destination, and reports its ICMP errors.
 //! Datagrams an answer goes to the guest from the address to which the guest had sent.
+//! Callers   the datagrams of a sender at a forwarded port that do not pass through the board: the flow's
+//!           socket is connected to the other side's loopback, and answers leave through the port.
 //! Pings     the kernel's ping sockets (icmp(7)) send echo requests without privileges, for groups in
 //!           `net.ipv4.ping_group_range`; they replace the identifier.
 //! Limits    those of an [`IdleMap`].
 
 use super::idle::IdleMap;
+use super::ports::Ports;
 use kiban_base::Instant;
 use kiban_board::Host;
 use kiban_link::{EpollSet, Interest};
@@ -30,6 +33,8 @@ const ECHO_REPLY: [u8; 2] = [0, 129];
 enum Key {
     Datagrams(SocketAddr, SocketAddr),
     Pings(IpAddr, IpAddr, u16),
+    /// The number of the forwarded port, and the sender.
+    Caller(u64, SocketAddr),
 }
 
 struct Flow {
@@ -72,6 +77,19 @@ impl Flows {
     ) -> bool {
         let open = || open(to, Protocol::UDP);
         self.send(Key::Datagrams(local, remote), payload, files, open, now).is_ok()
+    }
+
+    /// Passes on a datagram that a sender has sent to a forwarded port; `open` connects a socket. Returns
+    /// false if the datagram is refused.
+    pub(super) fn send_of_caller(
+        &mut self,
+        (port, sender): (u64, SocketAddr),
+        payload: &[u8],
+        open: impl FnOnce() -> io::Result<Socket>,
+        files: &EpollSet,
+        now: Instant,
+    ) -> bool {
+        self.send(Key::Caller(port, sender), payload, files, open, now).is_ok()
     }
 
     /// Sends an echo request of the guest. Returns false if this host cannot.
@@ -140,8 +158,8 @@ impl Flows {
         Ok(number)
     }
 
-    /// Passes the answers of a flow to the guest. Returns how many.
-    pub(super) fn on_ready(&mut self, number: u64, host: &mut Host<'_>, now: Instant) -> u64 {
+    /// Passes the answers of a flow on. Returns how many.
+    pub(super) fn on_ready(&mut self, number: u64, ports: &Ports, host: &mut Host<'_>, now: Instant) -> u64 {
         let mut passed = 0;
         for _ in 0..ANSWERS_MAX {
             let Some(Flow { key, socket }) = self.flows.get(&number) else { break };
@@ -159,7 +177,7 @@ impl Flows {
                 Err(_) => break,
             };
             // Without packet memory, the answer is lost.
-            passed += u64::from(pass(*key, &self.room[..length], host));
+            passed += u64::from(pass(*key, &self.room[..length], ports, host));
         }
         self.flows.touch(number, now);
         passed
@@ -173,9 +191,10 @@ impl Flows {
     }
 }
 
-/// Passes an answer to the guest. Returns whether it was sent.
-fn pass(key: Key, answer: &[u8], host: &mut Host<'_>) -> bool {
+/// Passes an answer on. Returns whether it was sent.
+fn pass(key: Key, answer: &[u8], ports: &Ports, host: &mut Host<'_>) -> bool {
     match key {
+        Key::Caller(port, sender) => ports.send(port, answer, sender),
         Key::Datagrams(local, remote) => host.send_from(local, remote, answer).is_ok(),
         Key::Pings(local, remote, identifier) => {
             let Some((header, payload)) = answer.split_first_chunk::<ECHO_HEADER_BYTES>() else {
@@ -191,6 +210,11 @@ fn pass(key: Key, answer: &[u8], host: &mut Host<'_>) -> bool {
 /// Returns a socket that is connected to a destination.
 fn open(to: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(protocol))?;
+    connect(socket, to)
+}
+
+/// Connects a new socket to a destination.
+pub(super) fn connect(socket: Socket, to: SocketAddr) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     socket.connect(&to.into())?;
     Ok(socket)

@@ -9,33 +9,52 @@
 //! Mapped addresses the board's addresses may stand for others (`map`): port 53 for this host's name server,
 //!                  or all ports for its loopback. Otherwise, the guest reaches nothing at them. Its
 //!                  packets to loopback or link-local addresses are dropped by IP.
-//! Forwarded ports  UDP ports of this host: `entrances`. TCP ports: services of the kind `forward`.
+//! Forwarded ports  `ports`: sockets of this host, and of the guest's loopback (`namespace`). Callers at this
+//!                  host's loopback and the guest's are connected with the other side's loopback, past the
+//!                  board (`splices`, and `flows` for datagrams); so the program at the other end sees a
+//!                  caller of its own host. Callers of other hosts reach the guest through the board, and
+//!                  appear there with their own addresses (a relay, and `senders` for datagrams).
 //! Limits           connections: `sessions`; flows, and senders at forwarded ports: [`idle::ENTRIES_MAX`]
 //!                  each, of which the longest idle one makes room.
 
+mod bound;
 mod connections;
-mod entrances;
 mod flows;
 mod idle;
+mod namespace;
+mod ports;
+mod senders;
+mod splices;
+
+pub use namespace::serve_namespace;
 
 use super::counters::ServiceCounters;
-use super::relay::Relays;
+use super::relay::{Begin, Relays, reset};
 use super::service::{Service, SessionLimits};
 use crate::config::{Mapped, NetConfig};
 use connections::Connections;
-use entrances::Entrances;
 use flows::Flows;
 use kiban_base::Instant;
-use kiban_board::{Completion, Host, InterceptedKind};
+use kiban_board::{Completion, Host, InterceptedKind, StreamId};
 use kiban_link::EpollSet;
+use namespace::{Namespace, Protocol, Side};
+use ports::Ports;
+use senders::{Senders, shown};
+use splices::Splices;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The numbers among the watched files of the first connection, relay and forwarded port; flows come first.
+/// The numbers among the watched files of the first connection, relay, splice and forwarded port; flows come
+/// first.
 const FIRST_CONNECTION: u64 = 1 << 32;
 const FIRST_RELAY: u64 = 1 << 48;
-const FIRST_ENTRANCE: u64 = 1 << 62;
+const FIRST_SPLICE: u64 = 1 << 56;
+const FIRST_PORT: u64 = 1 << 62;
+
+/// The maximum number of connections, or datagrams, that one port passes on in one call, so that others get
+/// their turn.
+const CALLERS_MAX: usize = 64;
 
 impl NetConfig {
     /// Returns the address to which this host connects for a packet of the guest to `target`; `None` if the
@@ -52,6 +71,13 @@ impl NetConfig {
         let is_here = is_own || address != target.ip() || address.is_loopback() || address.is_unspecified();
         (!is_here).then_some(target)
     }
+
+    /// Returns the guest's address for a caller: that of the same family, or the first one.
+    fn guest_for(&self, caller: IpAddr) -> Option<IpAddr> {
+        let is_ipv4 = caller.to_canonical().is_ipv4();
+        let same = self.guest.iter().find(|guest| guest.is_ipv4() == is_ipv4);
+        same.or(self.guest.first()).copied()
+    }
 }
 
 /// The service.
@@ -62,31 +88,40 @@ pub struct Net {
     listener: Option<u32>,
     connections: Connections,
     flows: Flows,
-    entrances: Entrances,
+    namespace: Namespace,
+    ports: Ports,
+    senders: Senders,
     relays: Relays,
+    splices: Splices,
     counters: ServiceCounters,
     ready: Vec<u64>,
     payload: Vec<u8>,
+    /// Room for a datagram at a forwarded port.
+    room: Vec<u8>,
 }
 
 impl Net {
     /// Returns a service that will take what the guest sends.
     ///
     /// # Errors
-    /// If the process has too many open files.
+    /// If the process has too many open files, or there is no socket with the number in the configuration.
     pub fn new(config: NetConfig, bounds: SessionLimits) -> io::Result<Net> {
         Ok(Net {
+            namespace: Namespace::new(config.namespace)?,
             config,
             bounds,
             files: EpollSet::new()?,
             listener: None,
             connections: Connections::new(FIRST_CONNECTION),
             flows: Flows::default(),
-            entrances: Entrances::new(FIRST_ENTRANCE),
+            ports: Ports::new(FIRST_PORT),
+            senders: Senders::new(),
             relays: Relays::new(FIRST_RELAY, bounds.sessions_max),
+            splices: Splices::new(FIRST_SPLICE),
             counters: ServiceCounters::default(),
             ready: Vec::new(),
             payload: Vec::new(),
+            room: vec![0; 1 << 16],
         })
     }
 
@@ -105,13 +140,101 @@ impl Net {
         }
     }
 
+    /// Handles the callers at a forwarded port.
+    fn on_port(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
+        let Some((side, protocol, to)) = self.ports.get(number) else { return };
+        for _ in 0..CALLERS_MAX {
+            let more = match protocol {
+                Protocol::Tcp => self.on_caller(number, (side, to), host, now),
+                Protocol::Udp => self.on_datagram(number, (side, to), host, now),
+            };
+            if !more {
+                break;
+            }
+        }
+    }
+
+    /// Returns where a caller is connected past the board; `None` if the caller belongs to another host, or
+    /// there is no way into the guest's namespace.
+    fn spliced(&self, side: Side, caller: IpAddr, to: u16) -> Option<(Side, SocketAddr)> {
+        let caller = caller.to_canonical();
+        let is_spliced = side == Side::Guest || (caller.is_loopback() && self.namespace.is_open());
+        let loopback = match caller {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        };
+        is_spliced.then(|| (side.other(), SocketAddr::new(loopback, to)))
+    }
+
+    /// Handles the next connection at a forwarded port. Returns false if there is none.
+    fn on_caller(&mut self, number: u64, (side, to): (Side, u16), host: &mut Host<'_>, now: Instant) -> bool {
+        let Some((socket, caller)) = self.ports.accept(number, &self.files) else { return false };
+        let spliced = self.spliced(side, caller.ip(), to);
+        let Net { namespace, relays, splices, files, counters, .. } = self;
+        let peer = spliced.is_none().then(|| caller.ip().to_canonical());
+        let Some(slot) = relays.take_slot(peer, host, counters, now) else {
+            reset(&socket);
+            return true;
+        };
+        if let Some(to) = spliced {
+            splices.begin(socket, to, slot, (namespace, files), counters, now);
+            return true;
+        }
+        match self.open_to_guest(caller, to, host) {
+            Some(stream) => {
+                let begin = Begin::plain(socket, true, false, slot);
+                self.relays.begin(stream, begin, &mut self.counters, now);
+            }
+            None => {
+                self.counters.errors += 1;
+                reset(&socket);
+            }
+        }
+        true
+    }
+
+    /// Opens a connection to the guest, from the caller's address if the guest can answer there. If another
+    /// connection has the same addresses, through another forwarded port, it comes from the gateway's.
+    fn open_to_guest(&self, caller: SocketAddr, to: u16, host: &mut Host<'_>) -> Option<StreamId> {
+        let to = SocketAddr::new(self.config.guest_for(caller.ip())?, to);
+        let from = shown(caller.ip(), to, host).map(|address| SocketAddr::new(address, caller.port()));
+        from.and_then(|from| host.open_from(from, to).ok()).or_else(|| host.open(to).ok())
+    }
+
+    /// Handles the next datagram at a forwarded port. Returns false if there is none.
+    fn on_datagram(
+        &mut self,
+        number: u64,
+        (side, to): (Side, u16),
+        host: &mut Host<'_>,
+        now: Instant,
+    ) -> bool {
+        let Some((length, sender)) = self.ports.receive(number, &mut self.room) else { return false };
+        let spliced = self.spliced(side, sender.ip(), to);
+        let (payload, from) = (&self.room[..length], (number, sender));
+        let passed = match (spliced, self.config.guest_for(sender.ip())) {
+            (Some((side, to)), _) => {
+                let Net { namespace, flows, files, .. } = self;
+                let open = || flows::connect(namespace.socket(side, to, Protocol::Udp)?, to);
+                flows.send_of_caller(from, payload, open, files, now)
+            }
+            (None, Some(guest)) => self.senders.pass(from, SocketAddr::new(guest, to), payload, host, now),
+            (None, None) => false,
+        };
+        match side {
+            Side::Host => self.counters.datagrams_out += u64::from(passed),
+            Side::Guest => self.counters.datagrams_in += u64::from(passed),
+        }
+        true
+    }
+
     /// Handles the datagrams and pings of the guest.
     fn on_intercepted(&mut self, host: &mut Host<'_>, now: Instant) {
         while let Some(packet) = host.intercepted() {
             packet.copy_payload(&mut self.payload);
             let sent = match packet.kind() {
                 InterceptedKind::Datagram { local, remote }
-                    if self.entrances.answer((local, remote), &self.payload, now) =>
+                    if self.senders.answer((local, remote), &self.payload, &self.ports, now) =>
                 {
                     true
                 }
@@ -142,9 +265,7 @@ impl Net {
 
 impl Service for Net {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
-        for &(from, to) in &self.config.udp {
-            self.entrances.open(from, to, &self.files)?;
-        }
+        self.ports.start(&self.config, &mut self.namespace, &self.files)?;
         self.listener = Some(host.intercept().map_err(|refused| refused.to_string())?);
         Ok(())
     }
@@ -173,13 +294,15 @@ impl Service for Net {
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
         self.connections.look(host, now);
         self.flows.look(now);
-        self.entrances.look(now);
+        self.senders.look(now);
+        self.ports.look(&self.config, &mut self.namespace, &self.files);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
+        self.splices.look(self.bounds.idle, &mut self.counters, now);
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
         // A successor may open the same ports while this service still has sessions.
-        self.entrances = Entrances::new(FIRST_ENTRANCE);
+        self.ports.close();
         if let Some(listener) = self.listener.take() {
             let _ = host.unlisten(listener);
         }
@@ -187,10 +310,11 @@ impl Service for Net {
 
     fn cut(&mut self, host: &mut Host<'_>) {
         self.relays.cut(host, &mut self.counters);
+        self.splices.cut(&mut self.counters);
     }
 
     fn sessions(&self) -> usize {
-        self.relays.len()
+        self.relays.len() + self.splices.len()
     }
 
     fn counters(&self) -> ServiceCounters {
@@ -206,12 +330,13 @@ impl Service for Net {
         ready.clear();
         self.files.ready(&mut ready);
         for &number in &ready {
-            let Net { connections, flows, entrances, relays, files, counters, .. } = self;
+            let Net { connections, flows, namespace, ports, relays, splices, files, counters, .. } = self;
             match number {
-                FIRST_ENTRANCE.. => counters.datagrams_out += entrances.on_ready(number, host, now),
+                FIRST_PORT.. => self.on_port(number, host, now),
+                FIRST_SPLICE.. => splices.on_ready(number, (namespace, files), counters, now),
                 FIRST_RELAY.. => drop(relays.on_ready(number, host, files, counters, now)),
                 FIRST_CONNECTION.. => connections.on_ready(number, host, files, counters),
-                _ => counters.datagrams_out += flows.on_ready(number, host, now),
+                _ => counters.datagrams_out += flows.on_ready(number, ports, host, now),
             }
         }
         self.ready = ready;
@@ -233,7 +358,7 @@ mod tests {
         };
         let names = mapped("10.0.2.2", Some(53), "192.168.1.1", Some(5353));
         let loopback = [mapped("10.0.2.2", None, "127.0.0.1", None), mapped("fd00::2", None, "::1", None)];
-        let config = |map: &[Mapped]| NetConfig { map: map.to_vec(), udp: Vec::new() };
+        let config = |map: &[Mapped]| NetConfig { map: map.to_vec(), ..NetConfig::default() };
         let (few, all) = (config(&[names]), config(&[names, loopback[0], loopback[1]]));
         let rows = [
             // (target, own, configuration, destination)

@@ -1,0 +1,165 @@
+//! The guest's network namespace, seen from outside.
+//!
+//! Purpose     the board uses sockets in the guest's namespace, which it may not enter: a process in that
+//!             namespace creates them and passes them on ([`serve_namespace`]).
+//! Sockets     a socket stays in the namespace in which it was created. Whoever has it may bind and connect it
+//!             there.
+//! Protocol    a request is one byte, a number in [`SOCKETS`] followed by [`TABLES`]. The answer is one byte,
+//!             with a file if there is one.
+//! Privileges  the process drops all of them before it serves, and its other end is the board. If a program of
+//!             the guest kills it, the guest only loses its forwarded ports.
+//! Limits      the board waits [`PATIENCE`] for an answer, once: then it asks no more.
+
+use kiban_os::unix::{inherited_file, receive_file, send_file};
+use kiban_sandbox::{OnRefusal, Sandbox};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use socket2::{Domain, Socket, Type};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Longer than a process on a busy host needs to create a socket.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const SOCKETS: [(Domain, Type); 4] = [
+    (Domain::IPV4, Type::STREAM),
+    (Domain::IPV6, Type::STREAM),
+    (Domain::IPV4, Type::DGRAM),
+    (Domain::IPV6, Type::DGRAM),
+];
+/// The sockets of a namespace (proc_pid_net(5)).
+const TABLES: [&str; 4] =
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6", "/proc/self/net/udp", "/proc/self/net/udp6"];
+
+/// One of the two sides between which ports are forwarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Host,
+    Guest,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Side {
+        match self {
+            Side::Host => Side::Guest,
+            Side::Guest => Side::Host,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// The way to the guest's namespace.
+pub(super) struct Namespace(Option<UnixStream>);
+
+impl Namespace {
+    /// Takes over the socket with a number, which leads to a process in the namespace.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub(super) fn new(number: Option<i32>) -> io::Result<Namespace> {
+        let socket = number.map(inherited_file).transpose()?.map(UnixStream::from);
+        if let Some(socket) = &socket {
+            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_write_timeout(Some(PATIENCE))?;
+        }
+        Ok(Namespace(socket))
+    }
+
+    /// Returns whether there is a way.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns a new socket on a side, for an address of the family of `address`.
+    ///
+    /// # Errors
+    /// There is no way to the guest's namespace, or the process or the system has run out of something.
+    pub(super) fn socket(
+        &mut self,
+        side: Side,
+        address: SocketAddr,
+        protocol: Protocol,
+    ) -> io::Result<Socket> {
+        let request = usize::from(address.is_ipv6()) + if protocol == Protocol::Udp { 2 } else { 0 };
+        match side {
+            Side::Host => {
+                let (domain, kind) = SOCKETS[request];
+                Socket::new(domain, kind, None)
+            }
+            Side::Guest => Ok(self.ask(request)?.into()),
+        }
+    }
+
+    /// Returns the tables of the sockets of a side: those of IPv4 and of IPv6.
+    pub(super) fn tables(&mut self, side: Side, protocol: Protocol) -> Vec<File> {
+        let first = if protocol == Protocol::Udp { 2 } else { 0 };
+        // Without IPv6, a table is missing.
+        let open = |table: usize| match side {
+            Side::Host => File::open(TABLES[table]).ok(),
+            Side::Guest => self.ask(SOCKETS.len() + table).ok().map(File::from),
+        };
+        [first, first + 1].into_iter().filter_map(open).collect()
+    }
+
+    fn ask(&mut self, request: usize) -> io::Result<OwnedFd> {
+        let socket = self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let answer = socket.write_all(&[request as u8]).and_then(|()| {
+            loop {
+                match receive_file(&*socket) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    answer => break answer,
+                }
+            }
+        });
+        match answer {
+            Ok(Some(file)) => Ok(file),
+            // The answer has no file.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
+            other => {
+                tracing::warn!("the process in the guest's namespace has ended: no more ports are forwarded");
+                self.0 = None;
+                Err(other.err().unwrap_or_else(|| io::ErrorKind::NotConnected.into()))
+            }
+        }
+    }
+}
+
+/// Serves sockets of this process's network namespace to the other end of `socket`, until that is closed.
+/// Drops all privileges first.
+///
+/// # Errors
+/// The privileges cannot be dropped.
+pub fn serve_namespace(mut socket: UnixStream) -> io::Result<()> {
+    let tables = TABLES.map(|table| File::open(table).ok());
+    // Programs of the guest may be of the same user: they must not trace this process.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let _sandbox = Sandbox::enter(&[], OnRefusal::Error)?;
+    loop {
+        let mut request = [0];
+        match socket.read(&mut request) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Ok(()),
+        }
+        let number = usize::from(request[0]);
+        let created = SOCKETS.get(number).map(|&(domain, kind)| Socket::new(domain, kind, None));
+        let table = tables.get(number.wrapping_sub(SOCKETS.len())).and_then(Option::as_ref);
+        let answered = match (created, table) {
+            (Some(Ok(created)), _) => send_file(&socket, created.as_fd()),
+            (None, Some(table)) => send_file(&socket, table.as_fd()),
+            _ => socket.write_all(&[0]),
+        };
+        if answered.is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The senders whose datagrams reach the guest through forwarded ports, and through the board.
+//!
+//! Sources   the guest sees the address and port of the sender, and answers there: an answer is recognised by
+//!           its pair of addresses, and leaves through the forwarded port. A sender that the guest cannot
+//!           answer, such as this host's loopback, appears at the board's address, with its own port if no
+//!           other sender appears there.
+//! Limits    those of an [`IdleMap`].
+
+use super::idle::IdleMap;
+use super::ports::Ports;
+use kiban_base::Instant;
+use kiban_board::Host;
+use std::net::{IpAddr, SocketAddr};
+
+/// Ports for senders that would otherwise be shown at the address and port of another (RFC 6335 §6).
+const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
+
+/// A sender as the guest knows it, and the guest's address.
+type Pair = (SocketAddr, SocketAddr);
+
+/// The number of the forwarded port, and the sender's address.
+type Sender = (u64, SocketAddr);
+
+/// The senders.
+pub(super) struct Senders(IdleMap<Pair, Sender>);
+
+impl Senders {
+    /// Returns an empty set.
+    pub(super) fn new() -> Senders {
+        Senders(IdleMap::new())
+    }
+
+    /// Passes a datagram to the guest. Returns whether it was sent.
+    pub(super) fn pass(
+        &mut self,
+        from: Sender,
+        to: SocketAddr,
+        payload: &[u8],
+        host: &mut Host<'_>,
+        now: Instant,
+    ) -> bool {
+        let address = shown(from.1.ip(), to, host).or_else(|| host.source_for(to.ip()));
+        let Some(shown) = address.and_then(|address| self.distinct(address, to, from)) else { return false };
+        self.0.insert((shown, to), from, now);
+        // Without packet memory, the datagram is lost.
+        host.send_from(shown, to, payload).is_ok()
+    }
+
+    /// Returns an address with the sender's port, or with another port if a different sender is shown there.
+    fn distinct(&self, shown: IpAddr, to: SocketAddr, from: Sender) -> Option<SocketAddr> {
+        let at = |port| SocketAddr::new(shown, port);
+        let mut ports = std::iter::once(from.1.port()).chain(DYNAMIC_PORTS).map(at);
+        ports.find(|&at| self.0.get(&(at, to)).is_none_or(|other| *other == from))
+    }
+
+    /// Sends a datagram of the guest through a forwarded port if it is an answer. Returns whether it is.
+    pub(super) fn answer(&mut self, pair: Pair, payload: &[u8], ports: &Ports, now: Instant) -> bool {
+        let Some(&(port, sender)) = self.0.get(&pair) else { return false };
+        ports.send(port, payload, sender);
+        // At this host's loopback, only a sender itself keeps its pair alive: later, another program may have
+        // its port.
+        if !sender.ip().to_canonical().is_loopback() {
+            self.0.touch(pair, now);
+        }
+        true
+    }
+
+    /// Forgets senders that have been idle for too long.
+    pub(super) fn look(&mut self, now: Instant) {
+        while self.0.expire(now).is_some() {}
+    }
+}
+
+/// Returns the address at which the guest sees a peer: the peer's own, or `None` if the guest cannot answer
+/// there.
+pub(super) fn shown(peer: IpAddr, to: SocketAddr, host: &Host<'_>) -> Option<IpAddr> {
+    let address = peer.to_canonical();
+    let is_near = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let is_reached = !is_near && !address.is_loopback() && address != to.ip() && !host.is_own(address);
+    (is_reached && address.is_ipv4() == to.is_ipv4()).then_some(address)
+}
