@@ -114,9 +114,14 @@ fn callers_keep_their_addresses_and_those_on_loopback_reach_the_guests() {
 for address in 192.0.2.1 fd00:1::1 127.0.0.1 ::1; do python3 "$peers" seen $address 10999; done
 # Here, the guest serves only 127.0.0.1.
 python3 "$peers" seen ::1 10998
+# The guest would look for addresses of its own subnet on its own link.
+ip address add 10.0.2.77/32 dev lo
+ip address add fd6b:6962:616e::77/128 dev lo
+for address in 10.0.2.77 fd6b:6962:616e::77; do python3 "$peers" seen $address 10999; done
 kill $guest
 "#;
-    assert_eq!(run("callers", script).0, "192.0.2.1\nfd00:1::1\n127.0.0.1\n::1\n127.0.0.1\n");
+    let seen = "192.0.2.1\nfd00:1::1\n127.0.0.1\n::1\n127.0.0.1\n10.0.2.2\nfd6b:6962:616e::2\n";
+    assert_eq!(run("callers", script).0, seen);
 }
 
 #[test]
@@ -146,6 +151,12 @@ echo > "$3/ready"
 while grep -q "$(printf ':%04X 0*:0000 0A' 8080)" /proc/net/tcp /proc/net/tcp6; do kill -0 $guest; done
 python3 "$peers" ask 127.0.0.1 8081
 kill $guest
+# The number of ports is limited.
+"$kiban" net -t auto -- python3 "$peers" many & guest=$!
+count() { grep -c ':4[0-9A-F]* 0*:0000 0A' /proc/net/tcp6 || true; }
+until [ "$(count)" -ge 1024 ]; do kill -0 $guest; done
+[ "$(count)" = 1024 ]
+kill $guest
 "#;
     assert_eq!(run("auto", script).0, "?\n::1\n127.0.0.1\n");
 }
@@ -174,13 +185,15 @@ grep -q 'too many ports are forwarded: 2001 files are needed, and the process ma
 #[test]
 fn a_forwarded_udp_port_shows_the_guest_its_sender() {
     let script = r#"
-"$kiban" net -u 192.0.2.1:9001:8081 -u 127.0.0.1:9002:8081 -- python3 "$peers" tell & guest=$!
+"$kiban" net -u 192.0.2.1:9001:8081 -u 127.0.0.1:9002:8081 -u 9003:8081 -- python3 "$peers" tell & guest=$!
 # The sender's address is the host's own; from its loopback, datagrams reach the guest's.
 python3 "$peers" ask 192.0.2.1 9001
 python3 "$peers" ask 127.0.0.1 9002
+ip address add 10.0.2.77/32 dev lo
+python3 "$peers" ask 10.0.2.77 9003
 kill $guest
 "#;
-    assert_eq!(run("udp", script).0, "192.0.2.1\n127.0.0.1\n");
+    assert_eq!(run("udp", script).0, "192.0.2.1\n127.0.0.1\n10.0.2.2\n");
 }
 
 /// How scripts begin for the programs that container engines start: `net` is a network namespace in a file.

@@ -312,14 +312,14 @@ fn wrong_types_and_missing_keys_are_reported_with_an_example() {
         ),
         (
             "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
-            "kind = \"net\"\nguest = [\"10.0.0.2\"]\ntcp = [\"auto\", \"80-90:x\"]",
+            "tcp = [\"auto\", \"80-90:x\"]\nkind = \"net\"\nguest = [\"10.0.0.2/24\"]",
             "tcp: `80-90:x` forwards no port to another: \
              write ports such as 8080:80, 127.0.0.1:8000-8009 or [::1]:8080:80, or auto, or all",
         ),
         (
             "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
             "kind = \"net\"\nudp = [\"all\"]",
-            "ports are forwarded to no address: add guest = [\"10.0.2.15\"]",
+            "ports are forwarded to no address: add guest = [\"10.0.2.15/24\"]",
         ),
         (
             "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",

@@ -138,7 +138,7 @@ fn configuration(
     };
     let map = options.map.iter().map(|Mapped { from, to }| format!("{}={}", end(*from), end(*to)));
     add(format!("map = {}", list(map)));
-    add(format!("guest = {}", list(options.addresses.iter().map(|(guest, _)| guest.addr().to_string()))));
+    add(format!("guest = {}", list(options.addresses.iter().map(|(guest, _)| guest.to_string()))));
     let ports = [
         ("tcp", &options.tcp),
         ("udp", &options.udp),

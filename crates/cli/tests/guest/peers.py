@@ -9,6 +9,7 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py see         tells callers at port 8080, and at 8079 of 127.0.0.1, their addresses
        peers.py seen ADDRESS PORT   connects until an answer arrives, and prints it
        peers.py back        checks what the guest reaches at its own loopback, for `-T` and `-U`
+       peers.py many        listens at 1100 ports from 16384 up
        peers.py flood PORT  opens more connections to its loopback than the board allows, and then one more
        peers.py try ADDRESS PORT    uploads until it works
        peers.py tell        answers datagrams at port 8081 with their sender's address, for `-u`
@@ -18,6 +19,7 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
 """
 
 import hashlib
+import resource
 import select
 import socket
 import struct
@@ -210,6 +212,13 @@ def back():
     fails(ConnectionRefusedError, lambda: upload("127.0.0.1", LOCAL))
 
 
+def many():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    listeners = [socket.create_server(("127.0.0.1", 0x4000 + number)) for number in range(1100)]
+    assert len(listeners) == 1100
+    threading.Event().wait()
+
+
 def flood(port):
     # The board admits 64, and resets the others.
     sockets = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(100)]
@@ -255,4 +264,4 @@ elif part == "few":
 elif part == "loopback":
     upload(GATEWAY, LOCAL, b"loopback")
 else:
-    {"host": host, "guest": guest, "serve": serve, "tell": tell, "see": see, "back": back}[part]()
+    {"host": host, "guest": guest, "serve": serve, "tell": tell, "see": see, "back": back, "many": many}[part]()

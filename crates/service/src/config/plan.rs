@@ -179,8 +179,8 @@ pub struct ServicePlan {
 pub struct NetConfig {
     /// The board's addresses that stand for others. The first match counts.
     pub map: Vec<Mapped>,
-    /// The guest's addresses, at most one of each family.
-    pub guest: Vec<IpAddr>,
+    /// The guest's addresses, at most one of each family, and their subnets.
+    pub guest: Vec<(IpAddr, Prefix)>,
     /// TCP ports of this host that are forwarded to the guest.
     pub tcp: Vec<Forwarded>,
     /// UDP ports of this host that are forwarded to the guest.

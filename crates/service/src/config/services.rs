@@ -8,6 +8,7 @@ use super::units::{Bytes, DurationValue, Word, Words};
 use super::validator::Validator;
 use kiban_os::unix::names;
 use kiban_streams::{ClientService, run_socket_path};
+use kiban_tcpip::ip::Prefix;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
@@ -115,15 +116,11 @@ impl Validator<'_> {
             };
             words(list).map(read).collect()
         };
-        let address = |word: &Word| {
-            word.read().map_err(|_| {
-                self.at(word, format!("`{}` is not an address", word.value), "write it as 10.0.2.15")
-            })
-        };
-        let guest: Vec<IpAddr> = words(&table.guest).map(address).collect::<Result<_, _>>()?;
+        let guest = words(&table.guest).map(|word| self.address(word));
+        let guest: Vec<(IpAddr, Prefix)> = guest.collect::<Result<_, _>>()?;
         let (tcp, udp) = (forwarded(&table.tcp)?, forwarded(&table.udp)?);
         if guest.is_empty() && !(tcp.is_empty() && udp.is_empty()) {
-            let remedy = "add guest = [\"10.0.2.15\"]";
+            let remedy = "add guest = [\"10.0.2.15/24\"]";
             return Err(self.missing(&table.kind, "ports are forwarded to no address", remedy));
         }
         let (guest_tcp, guest_udp) = (forwarded(&table.guest_tcp)?, forwarded(&table.guest_udp)?);

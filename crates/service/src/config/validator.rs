@@ -599,7 +599,7 @@ impl Validator<'_> {
         })
     }
 
-    fn address(&self, word: &Word) -> Result<(IpAddr, Prefix), ConfigError> {
+    pub(super) fn address(&self, word: &Word) -> Result<(IpAddr, Prefix), ConfigError> {
         let prefix: Prefix = word.read().map_err(|error| {
             self.at(
                 word,

@@ -37,6 +37,7 @@ use flows::Flows;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, InterceptedKind, StreamId};
 use kiban_link::EpollSet;
+use kiban_tcpip::ip::Prefix;
 use namespace::{Namespace, Protocol, Side};
 use ports::Ports;
 use senders::{Senders, shown};
@@ -72,10 +73,10 @@ impl NetConfig {
         (!is_here).then_some(target)
     }
 
-    /// Returns the guest's address for a caller: that of the same family, or the first one.
-    fn guest_for(&self, caller: IpAddr) -> Option<IpAddr> {
+    /// Returns the guest's address for a caller, and its subnet: that of the same family, or the first one.
+    fn guest_for(&self, caller: IpAddr) -> Option<(IpAddr, Prefix)> {
         let is_ipv4 = caller.to_canonical().is_ipv4();
-        let same = self.guest.iter().find(|guest| guest.is_ipv4() == is_ipv4);
+        let same = self.guest.iter().find(|(guest, _)| guest.is_ipv4() == is_ipv4);
         same.or(self.guest.first()).copied()
     }
 }
@@ -196,8 +197,9 @@ impl Net {
     /// Opens a connection to the guest, from the caller's address if the guest can answer there. If another
     /// connection has the same addresses, through another forwarded port, it comes from the gateway's.
     fn open_to_guest(&self, caller: SocketAddr, to: u16, host: &mut Host<'_>) -> Option<StreamId> {
-        let to = SocketAddr::new(self.config.guest_for(caller.ip())?, to);
-        let from = shown(caller.ip(), to, host).map(|address| SocketAddr::new(address, caller.port()));
+        let (guest, subnet) = self.config.guest_for(caller.ip())?;
+        let to = SocketAddr::new(guest, to);
+        let from = shown(caller.ip(), subnet, host).map(|address| SocketAddr::new(address, caller.port()));
         from.and_then(|from| host.open_from(from, to).ok()).or_else(|| host.open(to).ok())
     }
 
@@ -218,7 +220,9 @@ impl Net {
                 let open = || flows::connect(namespace.socket(side, to, Protocol::Udp)?, to);
                 flows.send_of_caller(from, payload, open, files, now)
             }
-            (None, Some(guest)) => self.senders.pass(from, SocketAddr::new(guest, to), payload, host, now),
+            (None, Some((guest, subnet))) => {
+                self.senders.pass(from, (SocketAddr::new(guest, to), subnet), payload, host, now)
+            }
             (None, None) => false,
         };
         match side {

@@ -2,12 +2,12 @@
 //!
 //! Purpose     the board uses sockets in the guest's namespace, which it may not enter: a process in that
 //!             namespace creates them and passes them on ([`serve_namespace`]).
-//! Sockets     a socket stays in the namespace in which it was created. Whoever has it may bind and connect it
-//!             there.
+//! Sockets     a socket stays in the namespace in which it was created: there, the board binds and connects
+//!             it.
 //! Protocol    a request is one byte, a number in [`SOCKETS`] followed by [`TABLES`]. The answer is one byte,
 //!             with a file if there is one.
-//! Privileges  the process drops all of them before it serves, and its other end is the board. If a program of
-//!             the guest kills it, the guest only loses its forwarded ports.
+//! Privileges  the process drops all of them before it serves. If a program of the guest kills it, the guest
+//!             only loses its forwarded ports.
 //! Limits      the board waits [`PATIENCE`] for an answer, once: then it asks no more.
 
 use kiban_os::unix::{inherited_file, receive_file, send_file};
@@ -21,8 +21,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Longer than a process on a busy host needs to create a socket.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Much longer than a process on a busy host needs to create a socket.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 const SOCKETS: [(Domain, Type); 4] = [
     (Domain::IPV4, Type::STREAM),

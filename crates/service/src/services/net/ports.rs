@@ -2,8 +2,8 @@
 //!
 //! Addresses  without a given one, a port of this host is open on all its addresses, of the families that the
 //!            guest has; a port of the guest on 127.0.0.1 and ::1.
-//! Automatic  with `auto`, a port is open on one side while a program on the other side has it open. Ports that
-//!            are forwarded the other way do not count.
+//! Automatic  with `auto`, a port is open on one side while a program on the other side has it open. Ports
+//!            that are forwarded the other way do not count.
 //! Limits     each port has one socket, or two in the guest; the system limits open files. With `auto`, at
 //!            most [`AUTO_PORTS_MAX`] ports of each kind are open.
 
@@ -119,7 +119,7 @@ impl Ports {
         is_auto: bool,
         (config, namespace, files): (&NetConfig, &mut Namespace, &EpollSet),
     ) -> Result<(), String> {
-        let has = |is_ipv4| config.guest.iter().any(|guest| guest.is_ipv4() == is_ipv4);
+        let has = |is_ipv4| config.guest.iter().any(|(guest, _)| guest.is_ipv4() == is_ipv4);
         let (four, six): (IpAddr, IpAddr) = match kind.0 {
             Side::Host => (Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()),
             Side::Guest => (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()),

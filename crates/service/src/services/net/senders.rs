@@ -10,6 +10,7 @@ use super::idle::IdleMap;
 use super::ports::Ports;
 use kiban_base::Instant;
 use kiban_board::Host;
+use kiban_tcpip::ip::Prefix;
 use std::net::{IpAddr, SocketAddr};
 
 /// Ports for senders that would otherwise be shown at the address and port of another (RFC 6335 §6).
@@ -30,16 +31,16 @@ impl Senders {
         Senders(IdleMap::new())
     }
 
-    /// Passes a datagram to the guest. Returns whether it was sent.
+    /// Passes a datagram to an address of the guest, in a subnet. Returns whether it was sent.
     pub(super) fn pass(
         &mut self,
         from: Sender,
-        to: SocketAddr,
+        (to, subnet): (SocketAddr, Prefix),
         payload: &[u8],
         host: &mut Host<'_>,
         now: Instant,
     ) -> bool {
-        let address = shown(from.1.ip(), to, host).or_else(|| host.source_for(to.ip()));
+        let address = shown(from.1.ip(), subnet, host).or_else(|| host.source_for(to.ip()));
         let Some(shown) = address.and_then(|address| self.distinct(address, to, from)) else { return false };
         self.0.insert((shown, to), from, now);
         // Without packet memory, the datagram is lost.
@@ -71,14 +72,15 @@ impl Senders {
     }
 }
 
-/// Returns the address at which the guest sees a peer: the peer's own, or `None` if the guest cannot answer
-/// there.
-pub(super) fn shown(peer: IpAddr, to: SocketAddr, host: &Host<'_>) -> Option<IpAddr> {
+/// Returns the address at which the guest sees a peer: the peer's own, or `None` if the guest would not send
+/// its answers for that address to the board. `subnet` is the guest's.
+pub(super) fn shown(peer: IpAddr, subnet: Prefix, host: &Host<'_>) -> Option<IpAddr> {
     let address = peer.to_canonical();
     let is_near = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
-    let is_reached = !is_near && !address.is_loopback() && address != to.ip() && !host.is_own(address);
-    (is_reached && address.is_ipv4() == to.is_ipv4()).then_some(address)
+    // The guest looks for addresses of its subnet on its own link, where only the board is.
+    let is_reached = !is_near && !address.is_loopback() && !subnet.contains(address) && !host.is_own(address);
+    (is_reached && address.is_ipv4() == subnet.address().is_ipv4()).then_some(address)
 }
