@@ -6,7 +6,7 @@ use crate::Link;
 use crate::cells::atmtcp::AtmTcp;
 use crate::cells::pseudowire;
 use crate::cells::pseudowire::{Pseudowire, PseudowireConfig};
-use crate::cells::stream::{TcpUnits, UdpUnits};
+use crate::cells::stream::{StreamUnits, UdpUnits};
 use crate::cells::udp_cells::UdpCells;
 use crate::frames::ethernet::EthernetLink;
 use crate::frames::tun::{TunLink, TunMode};
@@ -132,9 +132,9 @@ impl Address {
             Transport::Tcp(holds, role, host) => {
                 let addresses = &host.resolve()?;
                 match holds {
-                    UnitKind::Packets => self.packets(TcpUnits::open(*role, addresses, &name, mtu)?)?,
-                    UnitKind::Frames => self.frames(TcpUnits::open(*role, addresses, &name, mtu)?)?,
-                    UnitKind::Cells => self.cells(TcpUnits::open(*role, addresses, &name, 0)?)?,
+                    UnitKind::Packets => self.packets(StreamUnits::open(*role, addresses, &name, mtu)?)?,
+                    UnitKind::Frames => self.frames(StreamUnits::open(*role, addresses, &name, mtu)?)?,
+                    UnitKind::Cells => self.cells(StreamUnits::open(*role, addresses, &name, 0)?)?,
                 }
             }
             Transport::AtmTcp(role, host) => {

@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 const LENGTH_BYTES: usize = 4;
 
 /// A link over a TCP connection.
-pub struct TcpUnits<U> {
+pub struct StreamUnits<U> {
     connection: Connection,
     mtu_bytes: usize,
     page: ReceivePage,
@@ -37,7 +37,7 @@ pub struct TcpUnits<U> {
     unit: PhantomData<fn() -> U>,
 }
 
-impl<U: Unit> TcpUnits<U> {
+impl<U: Unit> StreamUnits<U> {
     /// Waits for a peer, or connects to one. The MTU is reported to the port.
     ///
     /// # Errors
@@ -47,8 +47,8 @@ impl<U: Unit> TcpUnits<U> {
         addresses: &[SocketAddr],
         name: &str,
         mtu_bytes: usize,
-    ) -> io::Result<TcpUnits<U>> {
-        Ok(TcpUnits {
+    ) -> io::Result<StreamUnits<U>> {
+        Ok(StreamUnits {
             connection: Connection::open(role, addresses, name.to_owned())?,
             mtu_bytes,
             page: ReceivePage::default(),
@@ -63,13 +63,13 @@ impl<U: Unit> TcpUnits<U> {
     }
 }
 
-impl<U: Unit> Link<U> for TcpUnits<U> {
+impl<U: Unit> Link<U> for StreamUnits<U> {
     fn traits(&self) -> LinkTraits {
         LinkTraits { mtu_bytes: self.mtu_bytes, whole_segments: false }
     }
 
     fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
-        let TcpUnits { connection, page, counters, .. } = self;
+        let StreamUnits { connection, page, counters, .. } = self;
         let enough = into.len() + BURST;
         while into.len() < enough {
             let Some((length, rest)) = connection.arrived().split_first_chunk::<LENGTH_BYTES>() else {
@@ -102,7 +102,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
     }
 
     fn send(&mut self, units: &mut VecDeque<U>, _: &mut LinkContext<'_>) -> io::Result<()> {
-        let TcpUnits { connection, counters, .. } = self;
+        let StreamUnits { connection, counters, .. } = self;
         if !connection.is_open() {
             counters.no_peer += units.len() as u64;
             units.clear();
@@ -222,9 +222,9 @@ impl<U: Unit> Link<U> for UdpUnits<U> {
     }
 }
 
-impl<U> std::fmt::Debug for TcpUnits<U> {
+impl<U> std::fmt::Debug for StreamUnits<U> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TcpUnits({}, {:?})", self.connection.local(), self.counters)
+        write!(f, "StreamUnits({}, {:?})", self.connection.local(), self.counters)
     }
 }
 
