@@ -28,7 +28,7 @@
 //!
 //! ```text
 //! packets, frames   tun (TUN and TAP), ethernet (an interface), xdp (its queue),
-//!                   stream (TCP, UDP), pcap (a capture)
+//!                   stream (TCP, UDP, Unix sockets), unix_datagrams, pcap (a capture)
 //! cells             udp_cells, pseudowire (RFC 4717), atmtcp, stream, pcap
 //! around any link   impair (loss, delay, a rate ...), record (a capture)
 //! names             address: links as operators write them

@@ -93,8 +93,9 @@ impl Need {
         let record = address.options.record.as_deref().map(Need::create);
         let whats = match &address.transport {
             Transport::Tun(_) | Transport::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
-            // The device is open already.
-            Transport::TapFile(_) => Vec::new(),
+            // The device is open already. A socket at a path stays open; a link that connects to one needs no
+            // right that Landlock knows.
+            Transport::TapFile(_) | Transport::Unix(..) | Transport::UnixDatagrams(..) => Vec::new(),
             Transport::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
             // Without CAP_IPC_LOCK, memory shared with the kernel counts towards RLIMIT_MEMLOCK.
             Transport::Xdp(_) => {

@@ -28,9 +28,12 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     };
     Ok(match &address.transport {
         Transport::Tun(_) => Carries::Packets,
-        Transport::Tap(_) | Transport::TapFile(_) | Transport::Packet(_) | Transport::Xdp(_) => {
-            Carries::Frames
-        }
+        Transport::Tap(_)
+        | Transport::TapFile(_)
+        | Transport::Packet(_)
+        | Transport::Xdp(_)
+        | Transport::Unix(..)
+        | Transport::UnixDatagrams(..) => Carries::Frames,
         Transport::Udp(holds, _) | Transport::Tcp(holds, ..) => of(*holds),
         Transport::AtmTcp(..) | Transport::Pseudowire(_) => Carries::Cells,
         Transport::Pcap(file) => {
@@ -72,9 +75,11 @@ pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>, queues: usize) 
     }
     // Links without a network device have no MTU of their own, so use the port's.
     address.options.mtu = address.options.mtu.or(match address.transport {
-        Transport::Udp(UnitKind::Packets | UnitKind::Frames, _) | Transport::Tcp(..) | Transport::Pcap(_) => {
-            Some(port.mtu_bytes)
-        }
+        Transport::Udp(UnitKind::Packets | UnitKind::Frames, _)
+        | Transport::Tcp(..)
+        | Transport::Unix(..)
+        | Transport::UnixDatagrams(..)
+        | Transport::Pcap(_) => Some(port.mtu_bytes),
         _ => None,
     });
     // An interface receives frames addressed to other MACs only in promiscuous mode.

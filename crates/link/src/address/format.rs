@@ -34,6 +34,10 @@ impl fmt::Display for Transport {
             Transport::Tcp(holds, role, host) => write!(f, "tcp-{}:{}{host}", unit(holds), listen(role)),
             Transport::AtmTcp(role, host) => write!(f, "atmtcp:{}{host}", listen(role)),
             Transport::Pseudowire(Ends { local, peer }) => write!(f, "pseudowire:{local}-{peer}"),
+            Transport::Unix(role, path) => write!(f, "unix-frames:{}{}", listen(role), EscapedPath(path)),
+            Transport::UnixDatagrams(own, peer) => {
+                write!(f, "unix-datagrams:{}:{}", EscapedPath(own), EscapedPath(peer))
+            }
             Transport::Pcap(file) => write!(f, "pcap:{}", Escaped(file)),
         }
     }
@@ -51,6 +55,15 @@ impl fmt::Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The path of a Unix socket, escaped as in an address.
+struct EscapedPath<'a>(&'a PathBuf);
+
+impl fmt::Display for EscapedPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Escaped(self.0).to_string().replace(':', "%3A"))
     }
 }
 

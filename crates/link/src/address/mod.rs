@@ -5,7 +5,7 @@
 //! udp-packets:LOCAL-PEER      udp-frames:LOCAL-PEER      udp-cells:LOCAL-PEER       pseudowire:LOCAL-PEER,label=1000
 //! tcp-packets:HOST:PORT       tcp-frames:HOST:PORT       tcp-cells:HOST:PORT        atmtcp:HOST:PORT
 //! tcp-frames:listen:HOST:PORT                                                       atmtcp:listen:HOST:PORT
-//! pcap:FILE
+//! unix-frames:PATH            unix-frames:listen:PATH    unix-datagrams:PATH:PEER-PATH                      pcap:FILE
 //! ```
 //!
 //! Ends             LOCAL is an IP address of this host and a port, and PEER is a host and a port:
@@ -13,7 +13,8 @@
 //!                  no '-', so the first '-' separates the two.
 //! Options          each option is written `,key=value`; `?key=value&key=value` means the same.
 //!                  `tun:kiban0,loss=1%,delay=5ms` needs no shell quoting. In a file name `%2C` is a comma,
-//!                  `%3F` a question mark, `%25` a percent sign.
+//!                  `%3F` a question mark, `%25` a percent sign; in the path of a Unix socket `%3A` is a
+//!                  colon.
 //! Errors           messages say what is wrong and how to correct it.
 //! Display          an address is displayed as it would be typed, with only the options that differ from the
 //!                  default.

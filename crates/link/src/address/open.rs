@@ -8,6 +8,7 @@ use crate::cells::pseudowire;
 use crate::cells::pseudowire::{Pseudowire, PseudowireConfig};
 use crate::cells::stream::{StreamUnits, UdpUnits};
 use crate::cells::udp_cells::UdpCells;
+use crate::cells::unix_datagrams::UnixDatagrams;
 use crate::frames::ethernet::EthernetLink;
 use crate::frames::tun::{TunLink, TunMode};
 use crate::frames::xdp::XdpLink;
@@ -136,6 +137,10 @@ impl Address {
                     UnitKind::Frames => self.frames(StreamUnits::open(*role, addresses, &name, mtu)?)?,
                     UnitKind::Cells => self.cells(StreamUnits::open(*role, addresses, &name, 0)?)?,
                 }
+            }
+            Transport::Unix(role, path) => self.frames(StreamUnits::open_unix(*role, path, &name, mtu)?)?,
+            Transport::UnixDatagrams(own, peer) => {
+                self.frames(UnixDatagrams::open(own, peer, &name, mtu)?)?
             }
             Transport::AtmTcp(role, host) => {
                 self.cells(AtmTcp::open(*role, &host.resolve()?, &name, &options.aal0)?)?

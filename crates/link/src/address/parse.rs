@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Every kind of link: its name, the form of its address, and its options beyond the common ones.
-pub(super) const KINDS: [(&str, &str, &[&str]); 13] = [
+pub(super) const KINDS: [(&str, &str, &[&str]); 15] = [
     ("tun", "tun:NAME", &["offload"]),
     ("tap", "tap:NAME", &["offload"]),
     ("tap-fd", "tap-fd:NUMBER", &["mtu"]),
@@ -26,6 +26,8 @@ pub(super) const KINDS: [(&str, &str, &[&str]); 13] = [
     ("tcp-packets", "tcp-packets:[listen:]HOST:PORT", &["mtu"]),
     ("tcp-frames", "tcp-frames:[listen:]HOST:PORT", &["mtu"]),
     ("tcp-cells", "tcp-cells:[listen:]HOST:PORT", &[]),
+    ("unix-frames", "unix-frames:[listen:]PATH", &["mtu"]),
+    ("unix-datagrams", "unix-datagrams:PATH:PEER-PATH", &["mtu"]),
     ("atmtcp", "atmtcp:[listen:]HOST:PORT", &["aal0"]),
     (
         "pseudowire",
@@ -74,6 +76,13 @@ pub(super) fn parse(text: &str) -> Result<Address, String> {
         "udp-frames" => Transport::Udp(UnitKind::Frames, ends(target, None)?),
         "udp-cells" => Transport::Udp(UnitKind::Cells, ends(target, None)?),
         "pseudowire" => Transport::Pseudowire(ends(target, Some(pseudowire::PORT))?),
+        "unix-datagrams" => {
+            let (own, peer) = target
+                .split_once(':')
+                .filter(|(own, peer)| !own.is_empty() && !peer.is_empty())
+                .ok_or_else(|| format!("'{target}' names only one path; write {form}"))?;
+            Transport::UnixDatagrams(file_name(own)?, file_name(peer)?)
+        }
         "pcap" => Transport::Pcap(file_name(target)?),
         _ => {
             let (role, target) = match target.strip_prefix("listen:") {
@@ -82,6 +91,7 @@ pub(super) fn parse(text: &str) -> Result<Address, String> {
             };
             match *kind {
                 "atmtcp" => Transport::AtmTcp(role, host(target, Some(atmtcp::PORT))?),
+                "unix-frames" => Transport::Unix(role, file_name(target)?),
                 "tcp-packets" => Transport::Tcp(UnitKind::Packets, role, host(target, None)?),
                 "tcp-frames" => Transport::Tcp(UnitKind::Frames, role, host(target, None)?),
                 _ => Transport::Tcp(UnitKind::Cells, role, host(target, None)?),

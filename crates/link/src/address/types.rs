@@ -43,6 +43,10 @@ pub enum Transport {
     Udp(UnitKind, Ends),
     /// Packets, frames or cells on a TCP connection.
     Tcp(UnitKind, Role, Host),
+    /// Ethernet frames on a connection of a Unix socket at a path.
+    Unix(Role, PathBuf),
+    /// Ethernet frames in datagrams of Unix sockets, at the link's path and the peer's.
+    UnixDatagrams(PathBuf, PathBuf),
     /// Linux's atmtcp protocol.
     AtmTcp(Role, Host),
     /// Cells in an RFC 4717 pseudowire.

@@ -69,7 +69,7 @@ impl AtmTcp {
 
     /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
     pub fn local(&self) -> SocketAddr {
-        self.connection.local()
+        self.connection.local().expect("a TCP connection has an address")
     }
 }
 
@@ -192,7 +192,7 @@ impl Link<TimedCell> for AtmTcp {
 
 impl std::fmt::Debug for AtmTcp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AtmTcp({}, {:?})", self.connection.local(), self.counters)
+        write!(f, "AtmTcp({}, {:?})", self.local(), self.counters)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Messages over one TCP connection of the kernel. The link either connects to its peer or waits for it.
+//! Messages over one connection of the kernel, of TCP or of a Unix socket. The link either connects to its
+//! peer or waits for it.
 //!
 //! Purpose          read and write without blocking; a message is read once it is complete, and written
 //!                  completely or not at all.
@@ -7,14 +8,19 @@
 //!                  before and after a peer has connected.
 //! Limits           at most [`WAITING_BYTES`] of output wait; beyond that, messages are refused. Up to
 //!                  [`ROOM_BYTES`] are read ahead.
-//! End              when the peer closes, or the connection breaks, the link is gone; a listener accepts one
-//!                  peer.
+//! End              when the peer closes, or the connection breaks, the link is gone; a TCP listener accepts
+//!                  one peer. A listener at a path stays: the link waits for its next peer, so that a virtual
+//!                  machine can restart. While there is a peer, others wait in the listener's backlog.
 
 use kiban_os::interface::bind_remedy;
+use kiban_os::unix;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{SendFlags, SocketType};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// If more bytes of output than this are waiting, no message is accepted.
@@ -33,11 +39,86 @@ pub enum Role {
     Call,
 }
 
+/// A listener.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(unix::Listener),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Option<Stream>> {
+        match self {
+            Listener::Tcp(listener) => match listener.accept() {
+                Ok((stream, _)) => Ok(Some(Stream::Tcp(stream))),
+                Err(error) if is_for_later(&error) => Ok(None),
+                Err(error) => Err(error),
+            },
+            // The errors are temporary.
+            Listener::Unix(listener) => Ok(listener.accept().ok().flatten().map(Stream::Unix)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A connected socket.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(unix::Peer),
+}
+
+impl Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(into),
+            Stream::Unix(peer) => peer.receive(into),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(peer) => {
+                Ok(rustix::net::send(peer, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+            }
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(peer) => peer.as_fd(),
+        }
+    }
+}
+
+/// Checks that a socket can be created at a path: nothing is there, or a socket, which may be replaced.
+///
+/// # Errors
+/// Another kind of file is there.
+pub(crate) fn check_path(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(about) if !about.file_type().is_socket() => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket is there"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A connection, or a listener that waits for one.
 pub(crate) struct Connection {
     epoll: OwnedFd,
-    listener: Option<TcpListener>,
-    stream: Option<TcpStream>,
+    listener: Option<Listener>,
+    stream: Option<Stream>,
     /// Whether the epoll watches for room to write.
     looks_for_room: bool,
     /// The input that has not been consumed is in `room[read..end]`.
@@ -47,13 +128,13 @@ pub(crate) struct Connection {
     leaving: Vec<u8>,
     written: usize,
     name: String,
-    local: SocketAddr,
+    /// `None` on a Unix socket.
+    local: Option<SocketAddr>,
 }
 
 impl Connection {
     /// Listens at an address, or connects to it.
     pub(crate) fn open(role: Role, addresses: &[SocketAddr], name: String) -> io::Result<Connection> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let say = |what: &str, error: io::Error| {
             let more = match (role, error.kind()) {
                 (Role::Call, io::ErrorKind::ConnectionRefused) => {
@@ -66,15 +147,12 @@ impl Connection {
             };
             io::Error::new(error.kind(), format!("{name}: cannot {what}: {error}{more}"))
         };
-        let (mut listener, mut stream) = (None, None);
-        let local = match role {
+        match role {
             Role::Listen => {
                 let open = TcpListener::bind(addresses).map_err(|error| say("listen", error))?;
                 open.set_nonblocking(true)?;
-                epoll::add(&epoll, &open, EventData::new_u64(0), EventFlags::IN)?;
                 let local = open.local_addr()?;
-                listener = Some(open);
-                local
+                Connection::new(Some(Listener::Tcp(open)), None, name, Some(local))
             }
             Role::Call => {
                 let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -90,10 +168,40 @@ impl Connection {
                 }
                 let open = open.ok_or(last).map_err(|error| say("connect", error))?;
                 let local = open.local_addr()?;
-                stream = Some(open);
-                local
+                Connection::new(None, Some(Stream::Tcp(open)), name, Some(local))
             }
+        }
+    }
+
+    /// Listens at a path, where only this user and root can connect, or connects to the listener there.
+    pub(crate) fn open_unix(role: Role, path: &Path, name: String) -> io::Result<Connection> {
+        let say = |what: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("{name}: cannot {what}: {error}"))
         };
+        match role {
+            Role::Listen => {
+                let open = check_path(path).and_then(|()| unix::Listener::open(path, SocketType::STREAM));
+                let open = open.map_err(|error| say("listen", error))?;
+                Connection::new(Some(Listener::Unix(open)), None, name, None)
+            }
+            Role::Call => {
+                let open = unix::Peer::connect(path, SocketType::STREAM, false);
+                let open = open.map_err(|error| say("connect", error))?;
+                Connection::new(None, Some(Stream::Unix(open)), name, None)
+            }
+        }
+    }
+
+    fn new(
+        listener: Option<Listener>,
+        stream: Option<Stream>,
+        name: String,
+        local: Option<SocketAddr>,
+    ) -> io::Result<Connection> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        if let Some(listener) = &listener {
+            epoll::add(&epoll, listener, EventData::new_u64(0), EventFlags::IN)?;
+        }
         let mut connection = Connection {
             epoll,
             listener,
@@ -113,18 +221,40 @@ impl Connection {
         Ok(connection)
     }
 
-    fn take(&mut self, stream: TcpStream) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
+    fn take(&mut self, stream: Stream) -> io::Result<()> {
+        if let Stream::Tcp(stream) = &stream {
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+        }
         epoll::add(&self.epoll, &stream, EventData::new_u64(1), EventFlags::IN)?;
         self.stream = Some(stream);
-        // A link has only one peer, so close the listener. The system then refuses other connections.
-        self.listener = None;
+        match &self.listener {
+            Some(Listener::Unix(listener)) => epoll::delete(&self.epoll, listener)?,
+            // A link has only one peer, so close the listener. The system then refuses other connections.
+            _ => self.listener = None,
+        }
         Ok(())
     }
 
-    /// Returns the local address.
-    pub(crate) fn local(&self) -> SocketAddr {
+    /// Handles the end of the connection: waits for the next peer at a path.
+    ///
+    /// # Errors
+    /// The link is gone, because nothing else can connect to it.
+    pub(crate) fn lose(&mut self, kind: io::ErrorKind, what: impl std::fmt::Display) -> io::Result<()> {
+        let (Some(listener), Some(stream)) = (&self.listener, &self.stream) else {
+            return Err(self.gone(kind, what));
+        };
+        epoll::delete(&self.epoll, stream)?;
+        epoll::add(&self.epoll, listener, EventData::new_u64(0), EventFlags::IN)?;
+        self.stream = None;
+        self.looks_for_room = false;
+        (self.read, self.end, self.written) = (0, 0, 0);
+        self.leaving.clear();
+        Ok(())
+    }
+
+    /// Returns the local address, if the link has one.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
@@ -134,17 +264,17 @@ impl Connection {
     }
 
     /// Returns an error that ends the link.
-    pub(crate) fn gone(&self, kind: io::ErrorKind, what: impl std::fmt::Display) -> io::Error {
+    pub(super) fn gone(&self, kind: io::ErrorKind, what: impl std::fmt::Display) -> io::Error {
         io::Error::new(kind, format!("{}: {what}", self.name))
     }
 
     /// Accepts a peer, writes waiting output, and reads input, appending it to the [unconsumed
     /// input](Connection::arrived). Returns whether there is more to read now.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
-        if let Some(listener) = &self.listener {
+        if let (Some(listener), None) = (&self.listener, &self.stream) {
             match listener.accept() {
-                Ok((stream, _)) => self.take(stream)?,
-                Err(error) if is_for_later(&error) => return Ok(false),
+                Ok(Some(stream)) => self.take(stream)?,
+                Ok(None) => return Ok(false),
                 Err(error) => return Err(self.gone(error.kind(), format!("cannot accept: {error}"))),
             }
         }
@@ -165,14 +295,14 @@ impl Connection {
             Ok(0) => {
                 let within = if self.end > 0 { " within a message" } else { "" };
                 let what = format!("the peer closed the connection{within}");
-                Err(self.gone(io::ErrorKind::UnexpectedEof, what))
+                self.lose(io::ErrorKind::UnexpectedEof, what).map(|()| false)
             }
             Ok(count) => {
                 self.end += count;
                 Ok(true)
             }
             Err(error) if is_for_later(&error) => Ok(false),
-            Err(error) => Err(self.gone(error.kind(), format!("connection lost: {error}"))),
+            Err(error) => self.lose(error.kind(), format!("connection lost: {error}")).map(|()| false),
         }
     }
 
@@ -209,9 +339,7 @@ impl Connection {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_for_later(&error) => break,
-                Err(error) => {
-                    return Err(self.gone(error.kind(), format!("connection lost: {error}")));
-                }
+                Err(error) => return self.lose(error.kind(), format!("connection lost: {error}")),
             }
         }
         if self.written == self.leaving.len() {

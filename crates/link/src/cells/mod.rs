@@ -7,3 +7,4 @@ pub mod pseudowire;
 pub(crate) mod sar;
 pub mod stream;
 pub mod udp_cells;
+pub mod unix_datagrams;

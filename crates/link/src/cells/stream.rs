@@ -1,18 +1,19 @@
-//! Units (packets, frames or cells) over kernel sockets: on a TCP connection or in UDP datagrams.
+//! Units (packets, frames or cells) over kernel sockets: on a connection of TCP or of a Unix socket, or in
+//! UDP datagrams.
 //!
 //! ```text
-//! TCP   | length 4, highest byte first | unit |     as QEMU's and passt's socket networks carry frames
-//! UDP   | unit |                                    one datagram per unit, as QEMU's and Dynamips' do
+//! connection   | length 4, highest byte first | unit |     as QEMU's and passt's socket networks carry frames
+//! UDP          | unit |                                    one datagram per unit, as QEMU's and Dynamips' do
 //! ```
 //!
 //! Purpose          a link that needs no privileges, through anything that carries TCP or UDP: tunnels,
 //!                  relays, another program on this host.
 //! Contents         units are not inspected.
-//! Loss             over TCP, a unit for which there is no room stays with the caller, as back-pressure; if
-//!                  no peer has connected yet, the unit is dropped and counted (`no_peer`). Over UDP, units
-//!                  are lost when their datagrams are lost.
+//! Loss             on a connection, a unit for which there is no room stays with the caller, as
+//!                  back-pressure; if no peer has connected yet, the unit is dropped and counted
+//!                  (`no_peer`). Over UDP, units are lost when their datagrams are lost.
 //! Errors           if a length is 0, or above the length of the longest unit, the peer speaks another
-//!                  protocol and the link ends.
+//!                  protocol and the connection ends, and with it the link, unless it listens at a path.
 //! Not implemented  offloads: a unit is a packet. Cells over UDP have their own link, [`super::udp_cells`].
 
 use super::connection::{Connection, Role};
@@ -25,10 +26,11 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 const LENGTH_BYTES: usize = 4;
 
-/// A link over a TCP connection.
+/// A link over a connection.
 pub struct StreamUnits<U> {
     connection: Connection,
     mtu_bytes: usize,
@@ -48,17 +50,30 @@ impl<U: Unit> StreamUnits<U> {
         name: &str,
         mtu_bytes: usize,
     ) -> io::Result<StreamUnits<U>> {
-        Ok(StreamUnits {
-            connection: Connection::open(role, addresses, name.to_owned())?,
+        Ok(StreamUnits::over(Connection::open(role, addresses, name.to_owned())?, mtu_bytes))
+    }
+
+    /// Waits for a peer at the path of a Unix socket, or connects to it. The MTU is reported to the port.
+    ///
+    /// # Errors
+    /// The connection is refused; another process listens at the path, or another file is there.
+    pub fn open_unix(role: Role, path: &Path, name: &str, mtu_bytes: usize) -> io::Result<StreamUnits<U>> {
+        Ok(StreamUnits::over(Connection::open_unix(role, path, name.to_owned())?, mtu_bytes))
+    }
+
+    fn over(connection: Connection, mtu_bytes: usize) -> StreamUnits<U> {
+        StreamUnits {
+            connection,
             mtu_bytes,
             page: ReceivePage::default(),
             counters: LinkCounters::default(),
             unit: PhantomData,
-        })
+        }
     }
 
     /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
-    pub fn local(&self) -> SocketAddr {
+    /// Returns `None` on a Unix socket.
+    pub fn local(&self) -> Option<SocketAddr> {
         self.connection.local()
     }
 }
@@ -79,7 +94,8 @@ impl<U: Unit> Link<U> for StreamUnits<U> {
             if !(1..=LONGEST_BYTES).contains(&length) {
                 let what =
                     format!("not a stream of packets, frames or cells: it has a unit of {length} bytes");
-                return Err(connection.gone(io::ErrorKind::InvalidData, what));
+                counters.malformed += 1;
+                return connection.lose(io::ErrorKind::InvalidData, what);
             }
             let Some(bytes) = rest.get(..length) else { if connection.fill()? { continue } else { break } };
             match U::from_received(bytes, page, lent) {
@@ -224,7 +240,7 @@ impl<U: Unit> Link<U> for UdpUnits<U> {
 
 impl<U> std::fmt::Debug for StreamUnits<U> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "StreamUnits({}, {:?})", self.connection.local(), self.counters)
+        write!(f, "StreamUnits({:?}, {:?})", self.connection.local(), self.counters)
     }
 }
 

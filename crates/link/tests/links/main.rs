@@ -10,6 +10,7 @@ mod kernel;
 mod net;
 mod pressure;
 mod programs;
+mod unix;
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::aal5;
@@ -31,6 +32,11 @@ use std::time::Duration;
 /// EtherType for local experiments (IEEE Std 802).
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 const CIRCUIT: Vc = Vc::new(0, 100);
+
+/// Returns the path of a Unix socket of this process's tests.
+fn path(name: &str) -> String {
+    format!("{}/links-{}-{name}.sock", env!("CARGO_TARGET_TMPDIR"), std::process::id())
+}
 
 /// A link, and the packet memory that a board would provide.
 struct End {
@@ -290,6 +296,19 @@ fn pairs() -> Vec<(&'static str, String, String, usize)> {
             "frames over UDP",
             own("udp-frames:127.0.0.1:7016-127.0.0.1:7017", "udp-frames:127.0.0.1:7017-127.0.0.1:7016"),
             65_507,
+        ),
+        (
+            "frames over a Unix socket",
+            own(&format!("unix-frames:listen:{}", path("c")), &format!("unix-frames:{}", path("c"))),
+            65_549,
+        ),
+        (
+            "frames in datagrams of Unix sockets",
+            own(
+                &format!("unix-datagrams:{}:{}", path("a"), path("b")),
+                &format!("unix-datagrams:{}:{}", path("b"), path("a")),
+            ),
+            65_549,
         ),
         ("interfaces", own("packet:lab0", "packet:lab1,offload=off"), 1514),
         ("queues of interfaces", own("xdp:lab0", "xdp:lab1,queue=0"), 1514),
