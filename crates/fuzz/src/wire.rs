@@ -13,10 +13,11 @@ use kiban_rdma::iwarp::mpa::{
 };
 use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
+use kiban_tcpip::guest::{GuestConfig, GuestCounters};
 use kiban_tcpip::rtp::{Config, Session};
 use kiban_tcpip::wire::{
-    arp, dhcp, discovery, icmp, icmpv6, igmp, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc, rtcp,
-    rtp, tcp, udp,
+    arp, dhcp, dhcpv6, discovery, icmp, icmpv6, igmp, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc,
+    rtcp, rtp, tcp, udp,
 };
 use kiban_vi::wire as vi_packet;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "checksum", run: checksum, seeds: || vec![vec![1; 70]] },
     Target { name: "crc", run: crc, seeds: || vec![vec![1; 300]] },
     Target { name: "dhcp", run: dhcp, seeds: dhcp_seeds },
+    Target { name: "dhcpv6", run: dhcpv6, seeds: dhcpv6_seeds },
     Target { name: "discovery", run: discovery, seeds: discovery_seeds },
     Target {
         name: "efe",
@@ -319,7 +321,7 @@ fn dhcp(bytes: &[u8], features: &mut Features<'_>) {
     let _ = (options.seconds(dhcp::option::LEASE), options.addresses(dhcp::option::ROUTERS));
 }
 
-fn dhcp_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn dhcp_seeds() -> Vec<Vec<u8>> {
     let header = dhcp::Header {
         is_reply: true,
         xid: 7,
@@ -344,7 +346,70 @@ fn dhcp_seeds() -> Vec<Vec<u8>> {
     let mut overloaded = with(&[(KIND, &[2]), (OVERLOAD, &[3]), (NAME_SERVERS, &long)]);
     overloaded[108..116].copy_from_slice(&[ROUTERS, 4, 10, 0, 0, 254, 0, 255]);
     overloaded[44..47].copy_from_slice(&[NAME_SERVERS, 0, 255]);
-    vec![with(&plain), overloaded, with(&[(KIND, &[6])])]
+    let mut requests = [(1, &[][..]), (3, &[50, 4, 10, 0, 0, 1]), (8, &[])].map(|(kind, more)| {
+        let mut bytes = with(&[(KIND, &[kind])]);
+        bytes[0] = 1;
+        bytes[dhcp::HEADER_BYTES + 3..][..more.len()].copy_from_slice(more);
+        bytes
+    });
+    requests[2][12..16].copy_from_slice(&[10, 0, 0, 9]);
+    let replies = vec![with(&plain), overloaded, with(&[(KIND, &[6])])];
+    [replies, requests.to_vec()].concat()
+}
+
+fn dhcpv6(bytes: &[u8], features: &mut Features<'_>) {
+    let Some((header, used)) = comes_back!(bytes, features, dhcpv6::Header) else { return };
+    let options = match dhcpv6::Options::read(&bytes[used..]) {
+        Ok(options) => options,
+        Err(rule) => return broken(features, rule),
+    };
+    let mut again = bytes[..used].to_vec();
+    for (code, data) in options.parts() {
+        features.show((header.kind as u8, code, data.len().checked_ilog2()));
+        dhcpv6::push_option(&mut again, code, data);
+        match dhcpv6::Association::read(data) {
+            Ok(set) => features.show((code, set.addresses().count(), set.options.parts().count())),
+            Err(rule) => broken(features, rule),
+        }
+    }
+    assert_eq!(again, bytes, "written again, the options are the same");
+    let guest: std::net::Ipv6Addr = "fd00::15".parse().expect("an address");
+    let ipv6 = Some((guest, kiban_tcpip::ip::Prefix::new(guest.into(), 64)));
+    let config = GuestConfig { ipv4: None, ipv6, names: vec![guest.into(); 5] };
+    let mut counters = GuestCounters::default();
+    if let Some(reply) = config.answer6(bytes, ethernet::Mac([2, 0, 0, 0, 0, 1]), &mut counters) {
+        // The reply fits into the smallest packet of IPv6, and is one of a server.
+        assert!(reply.len() <= 1280 - 48, "{} bytes", reply.len());
+        let (answer, used) = dhcpv6::Header::read(&reply).expect("a reply");
+        assert!(matches!(answer.kind, dhcpv6::Kind::Advertise | dhcpv6::Kind::Reply));
+        assert_eq!(answer.transaction, header.transaction);
+        assert!(dhcpv6::Options::read(&reply[used..]).is_ok());
+        features.show((header.kind as u8, answer.kind as u8, reply.len()));
+    }
+}
+
+pub(crate) fn dhcpv6_seeds() -> Vec<Vec<u8>> {
+    use dhcpv6::option::{ADDRESSES, CLIENT, PREFIXES, RAPID_COMMIT, SERVER};
+    let mut address = Vec::new();
+    dhcpv6::push_address(&mut address, std::net::Ipv6Addr::LOCALHOST, 1, 2);
+    let set = [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0][..], &address].concat();
+    let (client, server) = (&[0, 3, 0, 1, 2, 0, 0, 0, 0, 2][..], &[0, 3, 0, 1, 2, 0, 0, 0, 0, 1][..]);
+    let rows: [(u8, &[(u16, &[u8])]); 8] = [
+        (1, &[(CLIENT, client), (ADDRESSES, &set[..12]), (RAPID_COMMIT, &[])]),
+        (1, &[(CLIENT, client), (ADDRESSES, &set), (PREFIXES, &set[..12])]),
+        (3, &[(CLIENT, client), (SERVER, server), (ADDRESSES, &set)]),
+        (4, &[(CLIENT, client), (ADDRESSES, &set)]),
+        (5, &[(CLIENT, client), (SERVER, server), (ADDRESSES, &set)]),
+        (6, &[(CLIENT, client), (ADDRESSES, &set)]),
+        (8, &[(CLIENT, client), (SERVER, server), (ADDRESSES, &set)]),
+        (11, &[(CLIENT, client), (6, &[0, 23, 0, 24])]),
+    ];
+    let message = |(kind, options): &(u8, &[(u16, &[u8])])| {
+        let mut bytes = vec![*kind, 1, 2, 3];
+        options.iter().for_each(|(code, data)| dhcpv6::push_option(&mut bytes, *code, data));
+        bytes
+    };
+    rows.iter().map(message).collect()
 }
 
 fn discovery(bytes: &[u8], features: &mut Features<'_>) {

@@ -39,6 +39,7 @@ extern crate alloc;
 pub mod dhcp;
 pub mod ethernet;
 mod families;
+pub mod guest;
 pub mod icmp;
 pub mod ip;
 pub mod offload;

@@ -4,8 +4,8 @@
 //!                  flows by the packets that arrive and by the ports that it chooses. The key is drawn at
 //!                  start: a peer cannot choose ports that all lead to one shard.
 //! Not a flow       fragments, extension headers, other protocols than TCP and UDP, and packets to groups
-//!                  have no flow. Messages for DHCP clients (RFC 2131 §4.1: port 68) have none either,
-//!                  because the link takes them before UDP.
+//!                  have no flow. Messages for DHCP clients and servers (RFC 2131 §4.1: ports 68 and 67)
+//!                  have none either, because the link takes them before UDP.
 
 use crate::ip::Delivery;
 use crate::wire::ip::Front;
@@ -14,8 +14,8 @@ use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
 use kiban_base::{RngKey, SecureRng};
 
-/// The UDP port of DHCP clients.
-const DHCP_CLIENT: u16 = 68;
+/// The UDP ports of DHCP servers and clients.
+const DHCP: [u16; 2] = [67, 68];
 /// Bytes of the ports at the front of a TCP or UDP header.
 pub const PORTS_BYTES: usize = 4;
 
@@ -77,7 +77,7 @@ fn flow(protocol: u8, source: IpAddr, target: IpAddr, header: &[u8]) -> Option<(
     }
     let [s0, s1, t0, t1] = *header.first_chunk::<PORTS_BYTES>()?;
     let (source_port, target_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([t0, t1]));
-    if protocol == protocol::UDP && target_port == DHCP_CLIENT {
+    if protocol == protocol::UDP && DHCP.contains(&target_port) {
         return None;
     }
     Some((SocketAddr::new(source, source_port), SocketAddr::new(target, target_port)))
@@ -186,6 +186,7 @@ mod tests {
             ("the last fragment", packet4(udp, 1480, false, [1000, 80], &[]), None),
             ("ICMP", packet4(protocol::ICMP, 0, false, [1000, 80], &[]), None),
             ("a DHCP server's message", packet4(udp, 0, false, [67, 68], &[]), None),
+            ("a DHCP client's message", packet4(udp, 0, false, [68, 67], &[]), None),
             ("cut off in the ports", packet4(tcp, 0, false, [1000, 80], &[])[..22].to_vec(), None),
             ("cut off in the header", packet4(tcp, 0, false, [1000, 80], &[])[..19].to_vec(), None),
             ("TCP over IPv6", packet6(tcp, "2001:db8::2", [1000, 80]), six),

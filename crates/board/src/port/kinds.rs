@@ -139,6 +139,9 @@ impl Port {
                     if let Some(dhcp) = link.dhcp() {
                         dhcp.counters().each(&mut |name, value| see("dhcp", name, value));
                     }
+                    if let Some(guest) = link.guest_counters() {
+                        guest.each(&mut |name, value| see("guest", name, value));
+                    }
                 }
                 port.counters.each(&mut |name, value| see("port", name, value));
             }

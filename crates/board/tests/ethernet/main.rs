@@ -5,6 +5,7 @@ mod both_families;
 #[path = "../common/mod.rs"]
 mod common;
 mod groups;
+mod guest;
 mod helpers;
 mod leases;
 mod listeners;

@@ -2,10 +2,10 @@
 //! advertisements, and both IP families.
 //!
 //! Input     a byte of settings (1: accept redirects; 2: opaque identifiers; 4: use addresses at once; 8:
-//!           small caches; 16: lease an IPv4 address, too), followed by frames. Each has a byte of
-//!           corrections (1: lengths and checksums; 2: addressed to the board's MAC, and to its own or its
-//!           all-nodes address; 4: time passes; 8: the host sends), a length of two bytes, and the frame
-//!           itself.
+//!           small caches; 16: lease an IPv4 address, too; 32: configure a guest), followed by frames.
+//!           Each has a byte of corrections (1: lengths and checksums; 2: addressed to the board's MAC, and
+//!           to its own or its all-nodes address; 4: time passes; 8: the host sends), a length of two bytes,
+//!           and the frame itself.
 //! Checks    nothing panics. One frame causes few answers, each correct and from the board's own MAC. The
 //!           number of addresses stays within its bound, and all memory is freed.
 
@@ -14,14 +14,17 @@ use crate::input::Input;
 use crate::tcpip::craft;
 use crate::tcpip::ip_board::{for_the_board, packets};
 use crate::tcpip::stand::{BOARD, BOARD6, PEER, PEER6, Stand, check_sent, memory};
+use crate::wire::{dhcp_seeds, dhcpv6_seeds};
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
 use kiban_base::numbers::{ether_type, protocol};
 use kiban_board::{BoardConfig, EthernetPortConfig, PortConfig};
 use kiban_tcpip::ethernet::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
+use kiban_tcpip::guest::GuestConfig;
+use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::wire::arp::{self, Operation};
-use kiban_tcpip::wire::discovery::{ALL_NODES, HOP_LIMIT, Item, Message, solicited_node};
+use kiban_tcpip::wire::discovery::{ALL_NODES, ALL_ROUTERS, HOP_LIMIT, Item, Message, solicited_node};
 use kiban_tcpip::wire::ipv6_extension::{PAD_MORE, ROUTER_ALERT};
-use kiban_tcpip::wire::{igmp, mld};
+use kiban_tcpip::wire::{dhcpv6, igmp, mld, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -48,6 +51,7 @@ fn board(settings: u8) -> BoardConfig {
         addresses: vec![(BOARD.into(), net("10.0.0.0/24")), (BOARD6.into(), net("fd00::/64"))],
         neighbours,
         dhcp: wishes(4),
+        guest: wishes(5).then(guest),
         autoconf: AutoconfConfig {
             accept_redirects: wishes(0),
             identifier,
@@ -64,6 +68,16 @@ fn board(settings: u8) -> BoardConfig {
         ports: vec![PortConfig::Ethernet(EthernetPortConfig::on(link))],
         v6_only: false,
         ..BoardConfig::default()
+    }
+}
+
+/// The configuration of the peer as a guest.
+fn guest() -> GuestConfig {
+    let prefix = |address: IpAddr, bits| Prefix::new(address, bits);
+    GuestConfig {
+        ipv4: Some((PEER, prefix(PEER.into(), 24), BOARD)),
+        ipv6: Some((PEER6, prefix(PEER6.into(), 64))),
+        names: vec![BOARD.into(), BOARD6.into()],
     }
 }
 
@@ -89,7 +103,7 @@ fn check_frame(frame: &[u8]) {
             );
             if sent.protocol == Some(protocol::ICMPV6) && (133..=137).contains(&bytes[0]) {
                 let (message, _) = Message::read(bytes).expect("a board's discovery");
-                assert!(!matches!(message, Message::RouterAdvertisement { .. } | Message::Redirect { .. }));
+                assert!(!matches!(message, Message::Redirect { .. }));
             }
         }
     }
@@ -200,6 +214,37 @@ fn members(query: igmp::Message<'_>) -> Vec<u8> {
     framed(ether_type::IPV4, &packet)
 }
 
+/// Returns frames with which a guest asks for its configuration.
+fn requests() -> Vec<Vec<u8>> {
+    let datagram = |source: IpAddr, target: IpAddr, ports: [u16; 2], message: &[u8]| {
+        let mut bytes = vec![0; udp::HEADER_BYTES];
+        let [source_port, target_port] = ports;
+        let total_bytes = (udp::HEADER_BYTES + message.len()) as u16;
+        udp::Header { source_port, target_port, total_bytes }.write(&mut bytes);
+        bytes.extend_from_slice(message);
+        let mut packet = craft::ip(source, target, protocol::UDP, &bytes);
+        craft::mend(&mut packet);
+        let kind = if source.is_ipv4() { ether_type::IPV4 } else { ether_type::IPV6 };
+        let mut frame = framed(kind, &packet);
+        let group = dhcpv6::ALL_SERVERS.octets();
+        let mac = [[0x33, 0x33, group[12], group[13], group[14], group[15]], [0xff; 6]];
+        frame[..6].copy_from_slice(&mac[usize::from(source.is_ipv4())]);
+        frame
+    };
+    let four = dhcp_seeds().into_iter().map(|message| {
+        datagram(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into(), [68, 67], &message)
+    });
+    let six = dhcpv6_seeds()
+        .into_iter()
+        .map(|message| datagram(ROUTER.into(), dhcpv6::ALL_SERVERS.into(), [546, 547], &message));
+    let (message, target) = (Message::RouterSolicitation, ALL_ROUTERS);
+    let solicitations = [
+        discovery(ROUTER, target, message, &[Item::SourceLink(THEIRS)]),
+        discovery(Ipv6Addr::UNSPECIFIED, target, message, &[]),
+    ];
+    four.chain(six).chain(solicitations).collect()
+}
+
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let ask = |operation, target| {
         let mut bytes = vec![0; arp::PACKET_BYTES];
@@ -265,7 +310,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     };
     let wait = |seconds: usize| record(4 | 240, &Vec::new()).repeat(seconds.div_ceil(12));
     let mut seeds = Vec::new();
-    for settings in [0, 1, 2, 4, 8, 15, 16] {
+    for settings in [0, 1, 2, 4, 8, 15, 16, 32, 36] {
         // Frames that arrive before the board's addresses are usable; in another input, frames that arrive
         // afterwards.
         seeds.push([vec![settings], frames.iter().flat_map(|frame| record(1, frame)).collect()].concat());
@@ -273,5 +318,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seeds.push([vec![settings], wait(30), all.clone(), wait(60), all].concat());
     }
     seeds.extend(frames.iter().map(|frame| [vec![4], wait(12), record(9, frame)].concat()));
+    let requests = requests();
+    seeds.extend(requests.iter().map(|frame| [vec![36], wait(12), record(1, frame), wait(12)].concat()));
     seeds
 }

@@ -1,5 +1,6 @@
 //! Settings of an Ethernet link, with the source of each default.
 
+use crate::guest::GuestConfig;
 use crate::ip::Prefix;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -22,6 +23,8 @@ pub struct LinkConfig {
     pub autoconf: AutoconfConfig,
     /// Whether an IPv4 address is leased by DHCP.
     pub dhcp: bool,
+    /// What the one guest of the link gets, if the board configures it.
+    pub guest: Option<GuestConfig>,
     /// Number of announcements of each IPv4 address at the start (RFC 5227 §2.3: 2).
     pub announcements: u8,
     /// Which shard of a board the link belongs to.
@@ -51,6 +54,7 @@ impl LinkConfig {
             neighbours: NeighbourConfig::default(),
             autoconf: AutoconfConfig::default(),
             dhcp: false,
+            guest: None,
             announcements: 2,
             role: Role::Alone,
         }
@@ -62,6 +66,7 @@ impl LinkConfig {
         if self.role == Role::Other {
             // The first shard configures, verifies and announces the addresses.
             (self.autoconf.enabled, self.dhcp, self.announcements) = (false, false, 0);
+            self.guest = None;
         }
         self
     }

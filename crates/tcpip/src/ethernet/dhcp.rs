@@ -22,8 +22,8 @@ const PROTOCOL_AT: usize = 9;
 /// Hop limit of messages.
 const TIME_TO_LIVE: u8 = 64;
 
-/// Returns the payload of a packet if it is a whole, correct datagram to the port of DHCP clients.
-fn datagram(pdu: &mut Pdu) -> Option<Vec<u8>> {
+/// Returns the destination and the payload of a packet if it is a whole, correct datagram to a port.
+pub(super) fn datagram(pdu: &mut Pdu, port: u16) -> Option<(Ipv4Addr, Vec<u8>)> {
     pdu.pull_up(ipv4::HEADER_BYTES)?;
     // Most packets end here.
     if pdu.head()[PROTOCOL_AT] != protocol::UDP {
@@ -34,7 +34,7 @@ fn datagram(pdu: &mut Pdu) -> Option<Vec<u8>> {
     let head = pdu.head();
     let (header, length) = ipv4::Header::read_quoted(head).ok()?;
     let to = head.get(length + 2..length + 4)?;
-    if header.is_fragment() || to != CLIENT_PORT.to_be_bytes() {
+    if header.is_fragment() || to != port.to_be_bytes() {
         return None;
     }
     ipv4::verify(&head[..length]).ok()?;
@@ -46,14 +46,14 @@ fn datagram(pdu: &mut Pdu) -> Option<Vec<u8>> {
     if !pdu.is_verified() {
         udp::verify_over_ipv4(&datagram[..at], pseudo.plus(Sum::of(&datagram[at..]))).ok()?;
     }
-    Some(datagram[at..].to_vec())
+    Some((header.target, datagram[at..].to_vec()))
 }
 
 impl Link {
     /// Passes a packet to the DHCP client if it is for it. Returns whether it is.
     pub(super) fn take_dhcp(&mut self, pdu: &mut Pdu, from: Mac, cx: &mut Context<'_>) -> bool {
         let Some(dhcp) = &mut self.dhcp else { return false };
-        let Some(message) = datagram(pdu) else { return false };
+        let Some((_, message)) = datagram(pdu, CLIENT_PORT) else { return false };
         cx.copies.header_bytes += message.len() as u64;
         dhcp.arrive(&message, from, cx.now, cx.rng);
         true
@@ -136,12 +136,32 @@ impl Link {
                 (server, None, router.unwrap_or(server))
             }
         };
-        let Some(mut pdu) = self.pdu_of(message, cx) else { return };
+        let ports = [CLIENT_PORT, SERVER_PORT];
+        let Some(pdu) = self.dhcp_packet(source, address, ports, message, cx) else { return };
+        match mac {
+            Some(mac) => self.due.push_back(Output::Packet { mac, pdu }),
+            None => {
+                if let Some((mac, pdu)) = self.resolve(next.into(), pdu, cx) {
+                    self.due.push_back(Output::Packet { mac, pdu });
+                }
+            }
+        }
+    }
+
+    /// Builds the packet for a message between two ports. Returns `None` if there is no memory.
+    pub(super) fn dhcp_packet(
+        &mut self,
+        source: Ipv4Addr,
+        target: Ipv4Addr,
+        [source_port, target_port]: [u16; 2],
+        message: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Option<Pdu> {
+        let mut pdu = self.pdu_of(message, cx)?;
         let total = message.len() + udp::HEADER_BYTES;
         let header = pdu.push_head(udp::HEADER_BYTES);
-        udp::Header { source_port: CLIENT_PORT, target_port: SERVER_PORT, total_bytes: total as u16 }
-            .write(header);
-        let pseudo = checksum::pseudo(source.into(), address.into(), protocol::UDP, total);
+        udp::Header { source_port, target_port, total_bytes: total as u16 }.write(header);
+        let pseudo = checksum::pseudo(source.into(), target.into(), protocol::UDP, total);
         udp::fill(header, pseudo.plus(Sum::of(message)));
         let header = ipv4::Header {
             traffic_class: 0,
@@ -153,17 +173,10 @@ impl Link {
             time_to_live: TIME_TO_LIVE,
             protocol: protocol::UDP,
             source,
-            target: address,
+            target,
             options: &[],
         };
         header.write(pdu.push_head(ipv4::HEADER_BYTES));
-        match mac {
-            Some(mac) => self.due.push_back(Output::Packet { mac, pdu }),
-            None => {
-                if let Some((mac, pdu)) = self.resolve(next.into(), pdu, cx) {
-                    self.due.push_back(Output::Packet { mac, pdu });
-                }
-            }
-        }
+        Some(pdu)
     }
 }

@@ -59,11 +59,7 @@ impl Link {
         let source_link = link(|item| if let Item::SourceLink(mac) = item { Some(mac) } else { None });
         let target_link = link(|item| if let Item::TargetLink(mac) = item { Some(mac) } else { None });
         let good = match message {
-            Message::RouterSolicitation => {
-                // A host ignores router solicitations (§6.2.6).
-                self.counters.discovery_ignored += 1;
-                true
-            }
+            Message::RouterSolicitation => self.on_router_solicitation(source, source_link, cx),
             Message::RouterAdvertisement { .. } => {
                 self.on_router_advertisement(message, options, source, source_link, cx)
             }
@@ -117,7 +113,7 @@ impl Link {
             self.hear6(source, word, cx);
         }
         let advertisement = Message::NeighbourAdvertisement {
-            router: false,
+            router: self.is_router(),
             solicited: !probes,
             overrides: true,
             target: wanted,

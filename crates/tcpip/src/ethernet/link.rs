@@ -8,6 +8,7 @@ use super::config::{LinkConfig, Role};
 use super::counters::EthernetCounters;
 use super::listener::Listener;
 use crate::dhcp;
+use crate::guest::Guest;
 use crate::ip::Prefix;
 use crate::wire::ip::version;
 use crate::wire::{ipv4, ipv6};
@@ -66,6 +67,7 @@ pub struct Link {
     pub(super) mld: Listener<Ipv6Addr>,
     pub(super) igmp: Listener<Ipv4Addr>,
     pub(super) dhcp: Option<Box<dhcp::Client>>,
+    pub(super) guest: Option<Box<Guest>>,
     pub(super) due: VecDeque<Output>,
     pub(super) counters: EthernetCounters,
 }
@@ -94,11 +96,13 @@ impl Link {
                 let config = dhcp::Config::new(config.mac, config.mtu_bytes);
                 Box::new(dhcp::Client::new(config, rng))
             }),
+            guest: config.guest.clone().map(|guest| Box::new(Guest::new(guest))),
             due: VecDeque::new(),
             counters: EthernetCounters::default(),
             config,
         };
         link.begin_addresses();
+        link.begin_guest();
         link
     }
 
@@ -235,6 +239,11 @@ impl Link {
         pdu.pull_head(length);
         match header.ether_type {
             ether_type::IPV4 if self.take_dhcp(&mut pdu, header.source, cx) => None,
+            ether_type::IPV4 | ether_type::IPV6
+                if self.guest.is_some() && self.take_request(&mut pdu, header.source, cx) =>
+            {
+                None
+            }
             ether_type::IPV4 | ether_type::IPV6 if to_group && !self.is_for_group(&mut pdu, cx) => {
                 self.counters.unicast_in_multicast += 1;
                 None
@@ -292,6 +301,7 @@ impl Link {
         self.settle_mld(cx);
         self.settle_igmp(cx);
         self.settle_autoconf(cx);
+        self.settle_guest(cx);
         while let Some(due) = self.due.pop_front() {
             out(due, cx);
         }
@@ -306,7 +316,7 @@ impl Link {
         let ipv6 = self.autoconf.deadline().min(self.mld.deadline());
         let ipv4 =
             announcements.unwrap_or(Instant::NEVER).min(self.dhcp_deadline()).min(self.igmp.deadline());
-        self.cache.deadline().min(ipv4).min(ipv6)
+        self.cache.deadline().min(ipv4).min(ipv6).min(self.guest_deadline())
     }
 
     /// Sends a solicitation or ARP request by broadcast or multicast, or by unicast if a MAC address is

@@ -14,10 +14,10 @@
 //!                  solicitations and advertisements; `autoconf`: IPv6 addresses and routers; `addresses`:
 //!                  their state; `opaque`: interface identifiers; `mld`, `igmp`: reports of groups;
 //!                  `listener`: their state; `announcement`: announcements of IPv4 addresses; `dhcp`:
-//!                  leased IPv4 addresses; `bridge`: the station table of a bridge, independent of the other
-//!                  files.
+//!                  leased IPv4 addresses; `guest`: configuration of the one guest of a link; `bridge`: the
+//!                  station table of a bridge, independent of the other files.
 //! Limits           the configuration bounds every table.
-//! Not implemented  VLAN tags, sending redirects or router advertisements: a board is a host.
+//! Not implemented  VLAN tags, sending redirects: a board is a host, except towards a guest.
 
 mod addresses;
 mod announcement;
@@ -29,6 +29,7 @@ mod config;
 mod counters;
 mod dhcp;
 mod discovery;
+mod guest;
 mod igmp;
 mod link;
 mod listener;

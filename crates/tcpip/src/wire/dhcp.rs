@@ -82,13 +82,17 @@ pub enum Kind {
     Nak = 6,
     /// The client gives its address back.
     Release = 7,
+    /// The client has an address and asks for other configuration only.
+    Inform = 8,
 }
 
 impl Kind {
     /// Returns the type with this number.
     pub fn of(number: u8) -> Option<Kind> {
-        use Kind::{Ack, Decline, Discover, Nak, Offer, Release, Request};
-        [Discover, Offer, Request, Decline, Ack, Nak, Release].into_iter().find(|kind| *kind as u8 == number)
+        use Kind::{Ack, Decline, Discover, Inform, Nak, Offer, Release, Request};
+        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
+            .into_iter()
+            .find(|kind| *kind as u8 == number)
     }
 }
 

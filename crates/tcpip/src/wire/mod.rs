@@ -14,6 +14,7 @@
 
 pub mod arp;
 pub mod dhcp;
+pub mod dhcpv6;
 pub mod discovery;
 pub mod icmp;
 pub mod icmpv6;
