@@ -467,6 +467,48 @@ fn an_ethernet_port_can_lease_its_address() {
     assert_eq!(leased.needs_new_board(&leased), None);
 }
 
+#[test]
+fn an_ethernet_port_can_configure_a_guest() {
+    let own = "[\"10.0.0.1/24\", \"10.1.0.1/24\", \"fd00::1/64\"]";
+    let link = "unix-frames:listen:vm.sock";
+    let read = |more: &str| leases(link, own, more);
+    let good = "guest = [\"10.1.0.15/24\", \"fd00::15/64\"]\nguest_dns = [\"10.1.0.1\", \"fd00::53\"]\n";
+    let plan = read(good).expect("good");
+    let guest = plan.ports[0].guest.as_ref().expect("a guest");
+    let (address, _, gateway) = guest.ipv4.expect("an IPv4 address");
+    assert_eq!((address.to_string(), gateway.to_string()), ("10.1.0.15".to_owned(), "10.1.0.1".to_owned()));
+    assert_eq!(
+        (guest.ipv6.map(|(address, _)| address.to_string()), guest.names.len()),
+        (Some("fd00::15".into()), 2)
+    );
+    assert_eq!(read("").expect("good").ports[0].guest, None);
+    assert_eq!(plan.needs_new_board(&read("").expect("good")).as_deref(), Some("guest of port lan"));
+    for (more, expected) in [
+        (
+            "guest = \"10.2.0.15/24\"\n",
+            "the port has no other address in 10.2.0.0/24: give it one, which is the guest's gateway",
+        ),
+        (
+            "guest = \"10.0.0.1/24\"\n",
+            "the port has no other address in 10.0.0.0/24: give it one, which is the guest's gateway",
+        ),
+        (
+            "guest = [\"10.0.0.15/24\", \"10.1.0.15/24\"]\n",
+            "the guest has two addresses of a family: list at most one IPv4 and one IPv6 address",
+        ),
+        ("guest_dns = \"10.0.0.1\"\n", "the port has no guest: add guest = \"10.0.0.15/24\""),
+        (
+            "guest = \"10.0.0.15/24\"\nguest_dns = \"name\"\n",
+            "`name` is not an IP address: write it as 10.0.0.1",
+        ),
+    ] {
+        let error = read(more).err().unwrap_or_default();
+        assert!(error.ends_with(expected), "{more}: {error}");
+    }
+    let error = leases("tun:tun0", "\"10.0.0.1/24\"", "guest = \"10.0.0.15/24\"\n").err().unwrap_or_default();
+    assert!(error.contains("only a link that carries Ethernet frames"), "{error}");
+}
+
 const BRIDGE: &str = r#"
 [[port]]
 name = "atm"

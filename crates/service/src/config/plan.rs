@@ -5,6 +5,7 @@ use super::tables::{self, Tables};
 use kiban_base::Wait;
 use kiban_base::ethernet::Mac;
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig};
+use kiban_tcpip::guest::GuestConfig;
 use kiban_tcpip::ip::Prefix;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -89,6 +90,8 @@ pub struct PortPlan {
     pub addresses: Vec<(IpAddr, Prefix)>,
     /// Whether the board leases an IPv4 address by DHCP.
     pub dhcp: bool,
+    /// What the one guest of the link gets from the board.
+    pub guest: Option<GuestConfig>,
     /// This host's own address on a TUN or TAP device that the board creates.
     pub host_address: Option<(IpAddr, Prefix)>,
     /// The board's MAC.
@@ -357,6 +360,7 @@ impl Plan {
                 let keys = [
                     ("name", old.name != new.name),
                     ("address", old.address != new.address),
+                    ("guest", old.guest != new.guest || old.guest_dns != new.guest_dns),
                     ("mac", old.mac != new.mac),
                     ("mtu", old.mtu != new.mtu),
                     ("rate", old.rate != new.rate),

@@ -97,6 +97,12 @@ pub(super) struct Port {
     pub(super) address: Words,
     /// This host's own address on a device that the board creates.
     pub(super) host_address: Option<Word>,
+    /// The addresses that the board gives to the one guest of the link.
+    #[serde(default)]
+    pub(super) guest: Words,
+    /// The name servers that the guest is told.
+    #[serde(default)]
+    pub(super) guest_dns: Words,
     /// The board's MAC address.
     pub(super) mac: Option<Word>,
     /// The longest IP packet.

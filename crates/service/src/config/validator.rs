@@ -12,6 +12,7 @@ use kiban_base::ethernet::Mac;
 use kiban_base::{SettingError, Wait};
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig, MemoryConfig};
 use kiban_streams::{NAME_BYTES_MAX, is_name};
+use kiban_tcpip::guest::GuestConfig;
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp;
 use std::fmt::Display;
@@ -331,6 +332,7 @@ impl Validator<'_> {
             self.dhcp(word, table, carries, &addresses)?;
         }
         let is_bridges = !table.pvcs.is_empty() && table.pvcs.iter().all(|pvc| is_bridged(&pvc.vc.value));
+        let guest = self.guest(table, carries, &addresses)?;
         if addresses.is_empty() && carries != Carries::Frames && !is_bridges {
             let wrong = format!("port `{name}` has no address");
             return Err(self.missing(&table.name, wrong, "add address = \"10.0.0.1/24\""));
@@ -474,6 +476,7 @@ impl Validator<'_> {
             carries,
             addresses,
             dhcp: dhcp.is_some(),
+            guest,
             host_address,
             mac,
             mtu_bytes,
@@ -511,6 +514,58 @@ impl Validator<'_> {
         Err(self.at(word, wrong, remedy))
     }
 
+    /// Validates what the guest of a port gets, and finds its gateway.
+    fn guest(
+        &self,
+        table: &tables::Port,
+        carries: Carries,
+        own: &[(IpAddr, Prefix)],
+    ) -> Result<Option<GuestConfig>, ConfigError> {
+        let Some(first) = table.guest.0.first() else {
+            return match table.guest_dns.0.first() {
+                Some(word) => Err(self.at(word, "the port has no guest", "add guest = \"10.0.0.15/24\"")),
+                None => Ok(None),
+            };
+        };
+        if carries != Carries::Frames || table.host.is_some() {
+            let wrong = "only a link that carries Ethernet frames to the board itself has a guest";
+            return Err(self.at(
+                first,
+                wrong,
+                "remove it, or use a link such as unix-frames: without `host`",
+            ));
+        }
+        let mut guest = GuestConfig { ipv4: None, ipv6: None, names: Vec::new() };
+        for word in &table.guest.0 {
+            let (address, prefix) = self.address(word)?;
+            let is_near =
+                |(gateway, net): &&(IpAddr, Prefix)| prefix.contains(*gateway) && net.contains(address);
+            let mut gateways = own.iter().filter(is_near);
+            let gateway = gateways.find(|(gateway, _)| *gateway != address).map(|(gateway, _)| *gateway);
+            let is_second = match (address, gateway) {
+                (IpAddr::V4(address), Some(IpAddr::V4(gateway))) => {
+                    guest.ipv4.replace((address, prefix, gateway)).is_some()
+                }
+                (IpAddr::V6(address), Some(IpAddr::V6(_))) => guest.ipv6.replace((address, prefix)).is_some(),
+                _ => {
+                    let wrong = format!("the port has no other address in {}", net_word(&prefix));
+                    return Err(self.at(word, wrong, "give it one, which is the guest's gateway"));
+                }
+            };
+            if is_second {
+                let wrong = "the guest has two addresses of a family";
+                return Err(self.at(word, wrong, "list at most one IPv4 and one IPv6 address"));
+            }
+        }
+        for word in &table.guest_dns.0 {
+            let name = word.read::<IpAddr>().map_err(|_| {
+                self.at(word, format!("`{}` is not an IP address", word.value), "write it as 10.0.0.1")
+            })?;
+            guest.names.push(name);
+        }
+        Ok(Some(guest))
+    }
+
     /// Validates a bridge and returns the plan of its link. `ports` are the ports that come before it.
     fn bridge(
         &self,
@@ -528,7 +583,7 @@ impl Validator<'_> {
         })?;
         if carries != Carries::Frames {
             let wrong = format!("`{}` carries {carries}", table.link.value);
-            let remedy = "a bridge needs a link that carries Ethernet frames: tap:, packet:, xdp:, udp-frames:, tcp-frames:";
+            let remedy = "a bridge needs a link that carries Ethernet frames: tap:, packet:, xdp:, udp-frames:, tcp-frames:, unix-frames:";
             return Err(self.at(&table.link, wrong, remedy));
         }
         if ports.iter().any(|other| other.link == table.link.value) {
@@ -576,6 +631,7 @@ impl Validator<'_> {
             carries,
             addresses: Vec::new(),
             dhcp: false,
+            guest: None,
             host_address,
             mtu_bytes,
             bits_per_second: OC3C_BITS_PER_SECOND,

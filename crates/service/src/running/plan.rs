@@ -100,7 +100,10 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<Vec<AnyLink>>]) -> ki
             }
             Carries::Frames => {
                 let (addresses, dhcp) = (port.addresses.clone(), port.dhcp);
-                let mut link = LinkConfig { addresses, dhcp, mtu_bytes, ..LinkConfig::new(port.mac) };
+                let guest = port.guest.clone();
+                let mut link = LinkConfig { addresses, dhcp, guest, mtu_bytes, ..LinkConfig::new(port.mac) };
+                // The board is the router of its guest, whose advertisements must not change it.
+                link.autoconf.accept_routers = link.guest.is_none();
                 if plan.services.iter().any(|service| matches!(service.kind, Kind::Net(_))) {
                     // The guest's addresses are assigned together with the board's, so none is duplicate.
                     link.autoconf.probes = 0;
