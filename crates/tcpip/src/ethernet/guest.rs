@@ -44,7 +44,7 @@ const RECURSIVE_NAME_SERVERS: u8 = 25;
 /// Hop limit of DHCPv6 messages.
 const DHCPV6_HOP_LIMIT: u8 = 64;
 
-/// Returns the sender and the payload of a packet if it is a whole, correct datagram to the servers of DHCPv6.
+/// Returns the sender and the payload of a packet if it is a whole, correct datagram to DHCPv6 servers.
 fn datagram6(pdu: &mut Pdu) -> Option<(Ipv6Addr, Vec<u8>)> {
     pdu.pull_up(ipv6::HEADER_BYTES)?;
     let (header, length) = ipv6::Header::read_quoted(pdu.head()).ok()?;

@@ -225,7 +225,7 @@ mod tests {
             });
             assert_eq!(short, *expected, "{what}");
         }
-        // An answer to INFORM leases nothing, and a NAK says nothing else.
+        // A reply to INFORM leases no address, and a NAK has no other options.
         let inform = answer(&config(), &message(with(other.into()), &[(kind, &[8])]), 1500).unwrap().unwrap();
         assert_eq!(Options::read(&inform.message).unwrap().get(option::LEASE), None);
         assert_eq!(Header::read(&inform.message).unwrap().0.yours, none);
