@@ -3,7 +3,8 @@
 //! Setting   a network namespace stands for this host: its loopback interface also has the addresses
 //!           192.0.2.1 and fd00:1::1, at which servers run (`guest/peers.py`). The guest reaches them through
 //!           the board.
-//! Requires  iproute2, iputils-ping, Python, util-linux; and a system on which users may create namespaces.
+//! Requires  iproute2, iputils-ping, isc-dhcp-client, Python, util-linux; and a system on which users may
+//!           create namespaces.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -242,6 +243,108 @@ grep -q "$net: No such file" "$3/said"
 }
 
 #[test]
+fn dhclient_and_the_kernel_configure_an_interface_that_kiban_does_not() {
+    let script = format!(
+        r#"{ENGINE}
+dir=$3
+"$dir/pasta" --pid "$dir/pid" --quiet --mtu 1400 --dns-forward 10.0.2.3 --netns "$net"
+board=$(cat "$dir/pid")
+cat > "$dir/lease" <<'END'
+#!/bin/sh
+exec >> "$(dirname "$0")/leases"
+case $reason in
+BOUND | REBOOT)
+    ip address replace "$new_ip_address/$new_subnet_mask" dev eth0
+    ip route replace default via "$new_routers"
+    echo "$reason $new_ip_address/$new_subnet_mask via $new_routers mtu $new_interface_mtu dns $new_domain_name_servers" ;;
+*6)
+    [ -z "$new_ip6_address" ] || ip address replace "$new_ip6_address/128" dev eth0
+    echo "$reason $new_ip6_address" ;;
+esac
+END
+chmod +x "$dir/lease"
+echo 'request subnet-mask, routers, domain-name-servers, interface-mtu;' > "$dir/conf"
+# Runs a client until it has a lease, or has released it.
+client() {{
+    inside dhclient "$@" -v -sf "$dir/lease" -cf "$dir/conf" -pf "$dir/client" -lf "$dir/known$1" eth0 2>> "$dir/said" ||
+        {{ cat "$dir/said"; exit 1; }}
+}}
+# Ends the client in the background, which writes its number to the file.
+ends() {{
+    until [ -s "$dir/client" ]; do kill -0 "$board"; done
+    pid=$(cat "$dir/client")
+    kill "$pid"
+    while grep -qs '^State:.[^ZX]' "/proc/$pid/status"; do :; done
+    rm -f "$dir/client"
+}}
+inside ip link set lo up
+inside ip link set eth0 up
+client -4 -1
+ends
+client -4 -1
+client -4 -r
+# The kernel's route, and an address that it has formed itself.
+until inside ip -6 route | grep -q '^default via fe80'; do kill -0 "$board"; done
+until inside ip -6 address show dev eth0 scope link | grep -v tentative | grep -q fe80; do kill -0 "$board"; done
+inside ip -6 address show dev eth0 | grep -q 'fd6b:6962:616e:0:.*/64'
+inside cat /proc/sys/net/ipv6/conf/eth0/mtu | grep -q 1400
+client -6 -1
+ends
+client -6 -1
+client -6 -r
+inside python3 "$peers" few
+inside python3 "$peers" upload fd00:1::1
+inside python3 "$peers" names 10.0.2.3
+kill "$board"
+cat "$dir/leases"
+"#
+    );
+    let (out, _) = run("dhcp", &script);
+    let lease = "10.0.2.15/255.255.255.0 via 10.0.2.2 mtu 1400 dns 10.0.2.3";
+    let four = [format!("BOUND {lease}"), format!("REBOOT {lease}")];
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[..2], four, "{out}");
+    // A new address, and one that was confirmed.
+    let six = lines[2..].iter().filter(|line| line.ends_with(" fd6b:6962:616e::15"));
+    assert_eq!(six.count(), 2, "{out}");
+}
+
+#[test]
+fn a_virtual_machine_gets_its_address_and_may_restart() {
+    let script = r#"
+vm=$3/vm.sock own=$3/net.sock
+"$kiban" net --dns 192.0.2.1 --qemu-stream "$vm" & board=$!
+# The first attempts may come before the socket.
+until python3 "$peers" machine "$vm" 2> /dev/null; do kill -0 $board; done
+python3 "$peers" machine "$vm"
+kill $board
+wait $board
+fails test -e "$vm" && fails test -e "$vm.lock"
+"$kiban" net --dns 192.0.2.1 --mtu 9000 --qemu-dgram "$own:$vm" & board=$!
+until [ -S "$own" ]; do kill -0 $board; done
+python3 "$peers" machine "$own" "$vm"
+python3 "$peers" machine "$own" "$vm"
+kill -INT $board
+wait $board
+fails test -e "$own"
+# The command is in this host's namespaces, and its status is returned.
+"$kiban" net --dns 192.0.2.1 --qemu-stream "$vm" -- python3 "$peers" machine "$vm"
+status 7 "$kiban" net --qemu-stream "$vm" -- sh -c 'ip -o address show dev lo | grep -q 192.0.2.1 && exit 7'
+fails test -e "$vm"
+echo thesis > "$vm"
+status 1 "$kiban" net --qemu-stream "$vm" -- touch "$3/started" 2> "$3/said"
+grep -q 'a file that is not a socket is there' "$3/said"
+fails test -e "$3/started"
+status 1 "$kiban" net --qemu-stream "$vm" 2> /dev/null
+grep -q thesis "$vm"
+"#;
+    let (out, _) = run("machine", script);
+    let lines: Vec<&str> = out.lines().collect();
+    let (small, large) = ("10.0.2.15 via 10.0.2.2 mtu 1500", "10.0.2.15 via 10.0.2.2 mtu 9000");
+    assert_eq!(lines, [small, small, large, large, small]);
+}
+
+#[test]
 fn under_the_name_of_slirp4netns_it_serves_podman_and_rootlesskit() {
     let script = format!(
         r#"{ENGINE}
@@ -305,11 +408,14 @@ wait $board
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let rows: [(&[&str], &str); 4] = [
+    let rows: [(&[&str], &str); 7] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
         (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:PORT]"),
         (&["1999999999"], "cannot use the network of process 1999999999"),
         (&["--mtu", "100", "--", "true"], "1280..=65520"),
+        (&[], "<COMMAND>"),
+        (&["--qemu-dgram", "vm.sock"], "--qemu-dgram vm.sock: write kiban's path and QEMU's"),
+        (&["--qemu-stream", "vm.sock", "--interface", "eth0"], "cannot be used with"),
     ];
     for (arguments, message) in rows {
         let output = Command::new(env!("CARGO_BIN_EXE_kiban")).arg("net").args(arguments).output().unwrap();

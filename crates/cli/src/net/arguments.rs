@@ -3,6 +3,8 @@
 use super::options::{Options, Target, check_gateway, host_name_server};
 use clap::Args;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use kiban_link::Role;
+use kiban_link::address::Transport;
 use kiban_service::config::Forwarded;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,9 +20,13 @@ use std::path::PathBuf;
 ///
 /// Given a process number instead of a command, kiban creates the interface in that process's network
 /// namespace.
+///
+/// With --qemu-stream or --qemu-dgram, the guest is a virtual machine, and a command is a program that starts
+/// it, in this host's namespaces.
 #[derive(Args)]
 #[command(
-    override_usage = "kiban net [OPTIONS] -- COMMAND [ARGUMENT]...\n       kiban net [OPTIONS] PROCESS"
+    override_usage = "kiban net [OPTIONS] -- COMMAND [ARGUMENT]...\n       kiban net [OPTIONS] PROCESS\n       \
+    kiban net [OPTIONS] --qemu-stream PATH [-- COMMAND [ARGUMENT]...]"
 )]
 #[command(after_help = "Examples:\
         \n  kiban net -- curl https://www.debian.org/\
@@ -28,6 +34,9 @@ use std::path::PathBuf;
         \n  kiban net -t auto -T 5432 -- bash               also reaches this host's 127.0.0.1:5432, at 127.0.0.1\
         \n  kiban net --mtu 1500 --pcap guest.pcap -- bash\
         \n  kiban net 4711                                  the network of process 4711\
+        \n  kiban net -t 2222:22 --qemu-stream vm.sock      and then, with the machine's other options:\
+        \n  qemu-system-x86_64 -netdev stream,id=net,server=off,addr.type=unix,addr.path=vm.sock \\\
+        \n      -device virtio-net-pci,netdev=net ...\
         \n\nkiban status net-NUMBER shows connections and counters; NUMBER is that of the process kiban net.\
         \n\nVariables:\
         \n  KIBAN_LOG    log level of the board: error, warn (the default), info, debug\
@@ -48,9 +57,9 @@ pub(crate) struct Net {
     /// Give the guest no IPv6.
     #[arg(long, conflicts_with_all = ["address6", "gateway6"])]
     no_ipv6: bool,
-    /// The longest IP packet, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u32).range(1280..=65_520))]
-    mtu: u32,
+    /// The longest IP packet, in bytes [default: 65520, or 1500 with a virtual machine].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1280..=65_520))]
+    mtu: Option<u32>,
     /// The name of the guest's interface.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     interface: String,
@@ -79,8 +88,14 @@ pub(crate) struct Net {
     /// Record the guest's packets to a capture file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Listen at a path for QEMU's `-netdev stream`: the guest is a virtual machine, which may restart.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["interface", "qemu_dgram"])]
+    qemu_stream: Option<PathBuf>,
+    /// Exchange datagrams with QEMU's `-netdev dgram`; the first path is kiban's own.
+    #[arg(long, value_name = "PATH:QEMU-PATH", conflicts_with = "interface")]
+    qemu_dgram: Option<String>,
     /// A command with its arguments after `--`, or the number of a process.
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required_unless_present_any = ["qemu_stream", "qemu_dgram"], trailing_var_arg = true, value_name = "COMMAND")]
     target: Vec<OsString>,
 }
 
@@ -90,11 +105,16 @@ impl Net {
     /// # Errors
     /// An option is invalid; the message says how to write it.
     pub(super) fn options(&self) -> Result<Options, String> {
-        let (program, arguments) = self.target.split_first().ok_or("no command is given")?;
-        // A single word that is a number is a process.
-        let target = match (program.to_str().and_then(|word| word.parse().ok()), arguments) {
-            (Some(process), []) => Target::Process(process),
-            _ => Target::Command(program.clone(), arguments.to_vec()),
+        let command =
+            self.target.split_first().map(|(program, arguments)| (program.clone(), arguments.to_vec()));
+        let target = match (self.machine()?, command) {
+            (Some(link), command) => Target::Machine { link, command },
+            (None, None) => return Err("no command is given".into()),
+            // A single word that is a number is a process.
+            (None, Some((program, arguments))) => match program.to_str().and_then(|word| word.parse().ok()) {
+                Some(process) if arguments.is_empty() => Target::Process(process),
+                _ => Target::Command(program, arguments),
+            },
         };
         let mut addresses = vec![(IpNet::V4(self.address), IpAddr::V4(self.gateway))];
         check_gateway(addresses[0].0, addresses[0].1, ("--address", "--gateway"))?;
@@ -116,10 +136,34 @@ impl Net {
         (options.tcp, options.udp) = (ports("-t", &self.tcp)?, ports("-u", &self.udp)?);
         options.guest_tcp = ports("-T", &self.guest_tcp)?;
         options.guest_udp = ports("-U", &self.guest_udp)?;
-        options.mtu_bytes = self.mtu as usize;
+        let is_machine = matches!(options.target, Target::Machine { .. });
+        let needs_sockets = |ports: &Forwarded| matches!(ports, Forwarded::Auto);
+        if is_machine && (self.uses_loopback_of_guest() || options.forwarded().any(needs_sockets)) {
+            return Err("-T, -U and auto do not work with a virtual machine: its sockets are its own".into());
+        }
+        options.mtu_bytes =
+            self.mtu.map_or(if is_machine { 1500 } else { options.mtu_bytes }, |mtu| mtu as usize);
         options.interface.clone_from(&self.interface);
         options.pcap.clone_from(&self.pcap);
         Ok(options)
+    }
+
+    fn uses_loopback_of_guest(&self) -> bool {
+        !self.guest_tcp.is_empty() || !self.guest_udp.is_empty()
+    }
+
+    /// Returns the link to a virtual machine, if the guest is one.
+    fn machine(&self) -> Result<Option<Transport>, String> {
+        if let Some(path) = &self.qemu_stream {
+            return Ok(Some(Transport::Unix(Role::Listen, path.clone())));
+        }
+        let Some(text) = &self.qemu_dgram else { return Ok(None) };
+        match text.split_once(':').filter(|(own, peer)| !own.is_empty() && !peer.is_empty()) {
+            Some((own, peer)) => Ok(Some(Transport::UnixDatagrams(own.into(), peer.into()))),
+            None => {
+                Err(format!("--qemu-dgram {text}: write kiban's path and QEMU's, as in net.sock:vm.sock"))
+            }
+        }
     }
 }
 

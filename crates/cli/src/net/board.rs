@@ -1,7 +1,8 @@
 //! The process that runs the board.
 
-use super::options::{Mapped, Options};
+use super::options::{Mapped, Options, Target};
 use crate::output::note;
+use kiban_link::address::Transport;
 use kiban_service::config::Forwarded;
 use kiban_service::control::{ControlServer, MetricsListener};
 use kiban_service::requests::Request;
@@ -25,11 +26,11 @@ const SESSIONS_MIN: u64 = 64;
 /// The maximum number of connections that wait for an answer of their destination.
 const REQUESTS_MAX: usize = 4096;
 
-/// Runs the board on an open device until the other end of the socket is closed. `namespace` leads to a
-/// process in the guest's network namespace.
+/// Runs the board until the other end of the socket is closed: on an open device, or at the link to a virtual
+/// machine. `namespace` leads to a process in the guest's network namespace.
 pub(super) fn run(
     options: &Options,
-    device: OwnedFd,
+    device: Option<OwnedFd>,
     namespace: Option<OwnedFd>,
     socket: OwnedFd,
 ) -> Result<ExitCode, String> {
@@ -39,7 +40,12 @@ pub(super) fn run(
     let name = format!("net-{first}");
     // The service takes it over.
     let namespace = namespace.map(IntoRawFd::into_raw_fd);
-    let text = configuration(options, &device, namespace, sessions_max(options)?)?;
+    let link = match (&options.target, &device) {
+        (Target::Machine { link, .. }, _) => link.clone(),
+        (_, Some(device)) => Transport::TapFile(device.as_raw_fd()),
+        (_, None) => return Ok(ExitCode::FAILURE),
+    };
+    let text = configuration(options, &link, namespace, sessions_max(options)?)?;
     let plan = Plan::read(&text, &name).map_err(|error| error.to_string())?;
     let mut running = Running::start(plan, None)?;
     // The guest has its network even where the board cannot be observed.
@@ -100,13 +106,13 @@ fn sessions_max(options: &Options) -> Result<u64, String> {
 /// Returns the board's configuration (docs/settings.md).
 fn configuration(
     options: &Options,
-    device: &OwnedFd,
+    link: &Transport,
     namespace: Option<i32>,
     sessions: u64,
 ) -> Result<String, String> {
     let mut text = String::new();
     let quoted = |text: String| toml_string(&text);
-    let mut link = format!("tap-fd:{},mtu={}", device.as_raw_fd(), options.mtu_bytes);
+    let mut link = format!("{link},mtu={}", options.mtu_bytes);
     if let Some(file) = &options.pcap {
         let file = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let file = file.to_str().ok_or("--pcap: the file name is not UTF-8")?;
@@ -131,6 +137,15 @@ fn configuration(
     add("[memory]\ntransmit = \"32MiB\"\nreceive = \"32MiB\"".into());
     add(format!("[[port]]\nname = \"guest\"\nlink = {}", quoted(link)));
     add(format!("address = {own}\nmtu = {}", options.mtu_bytes));
+    // An interface that kiban has configured needs no IPv6 configuration from the link, which would add other
+    // addresses.
+    let is_configured = options.configures && !matches!(options.target, Target::Machine { .. });
+    let guests = options.addresses.iter().map(|(guest, _)| guest);
+    let guests = guests.filter(|guest| guest.addr().is_ipv4() || !is_configured);
+    add(format!("guest = {}", list(guests.map(ToString::to_string))));
+    if options.addresses.iter().any(|(guest, _)| guest.addr().is_ipv4() || !is_configured) {
+        add(format!("guest_dns = {}", list(options.name_servers().iter().map(ToString::to_string))));
+    }
     add(format!("[[service]]\nkind = \"net\"\nsessions = {sessions}"));
     let end = |(address, port): (IpAddr, Option<u16>)| match port {
         Some(port) => SocketAddr::new(address, port).to_string(),

@@ -22,6 +22,7 @@ pub(super) fn create(options: &Options) -> Result<OwnedFd, String> {
         Target::Command(..) => enter_new(options).map_err(|error| error.to_string())?,
         Target::Process(process) => join_process(*process)?,
         Target::Namespace { user, net, .. } => join(user.as_deref(), net)?,
+        Target::Machine { .. } => return Err("a virtual machine has no device of this host".into()),
     }
     configure(options)
 }
@@ -36,6 +37,7 @@ pub(super) fn serve(options: &Options, command: u32, socket: OwnedFd) -> Result<
         Target::Command(..) => join_process(command)?,
         Target::Process(process) => join_process(*process)?,
         Target::Namespace { user, net, .. } => join(user.as_deref(), net)?,
+        Target::Machine { .. } => return Err("a virtual machine has no sockets of this host".into()),
     }
     let served = kiban_service::services::serve_namespace(socket.into());
     served.map_err(|error| format!("cannot drop privileges: {error}"))
@@ -57,7 +59,7 @@ fn enter_new(options: &Options) -> io::Result<()> {
     // The directory is created before this process is root of a namespace.
     let folder = names::own_folder();
     namespace::enter_new()?;
-    let Some(server) = options.name_server() else {
+    let Some(server) = options.name_servers().first().copied() else {
         note!(
             "kiban: this host names no name server in {RESOLVER}, so the command has none: --dns names one"
         );

@@ -14,6 +14,8 @@
 //!             forwarded, a third one stays in the guest's network namespace, and creates sockets there for
 //!             the board (`guest::serve`). For a network in the background, a process before these
 //!             (`launch`) returns once the network works.
+//! Machines    the guest may also be a virtual machine. Then the board's link is a Unix socket, there is no
+//!             guest's namespace, and the command runs in this host's.
 //! Names       under the names of programs that container engines start, it has their options: `pasta` and
 //!             `slirp4netns`. All become the same [`Options`].
 //! End         when the command, or the other process, has ended, or the file of the namespace is removed,
@@ -32,6 +34,7 @@ pub(crate) use arguments::Net;
 use crate::nic::verbs::become_program;
 use crate::output::note;
 use clap::Parser;
+use kiban_link::address::Transport;
 use kiban_os::unix::{close_inherited_files, inherited_file, receive_file, send_file};
 use options::{Options, Target};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -77,7 +80,10 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             // A signal from the command's terminal must not end its network.
             rustix::process::setsid().map_err(|error| say(error.into()))?;
             let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
-            let Some(device) = receive_file(&socket).map_err(say)? else { return Ok(ExitCode::FAILURE) };
+            let device = match options.target {
+                Target::Machine { .. } => None,
+                _ => receive_file(&socket).map_err(say)?,
+            };
             let namespace = if options.uses_namespace() { receive_file(&socket).map_err(say)? } else { None };
             board::run(options, device, namespace, socket)
         }
@@ -125,15 +131,21 @@ fn launch() -> Result<ExitCode, String> {
     Ok(if status.success() { ExitCode::FAILURE } else { code_of(status) })
 }
 
-/// The process in the guest's namespaces, whose socket has a number.
+/// The process in the guest's namespaces, or the one that becomes a virtual machine, whose socket has a
+/// number.
 fn become_guest(options: &Options, socket: &str) -> Result<ExitCode, String> {
     let say = |error: io::Error| error.to_string();
     let socket = socket.parse().map_err(|_| format!("{PART} is for kiban's own processes"))?;
     let mut socket = UnixStream::from(inherited_file(socket).map_err(say)?);
-    let device = guest::create(options)?;
-    send_file(&socket, device.as_fd()).map_err(say)?;
-    drop(device);
-    let Target::Command(program, arguments) = &options.target else { return Ok(ExitCode::SUCCESS) };
+    if !matches!(options.target, Target::Machine { .. }) {
+        let device = guest::create(options)?;
+        send_file(&socket, device.as_fd()).map_err(say)?;
+    }
+    let (Target::Command(program, arguments) | Target::Machine { command: Some((program, arguments)), .. }) =
+        &options.target
+    else {
+        return Ok(ExitCode::SUCCESS);
+    };
     // If the board cannot start, it prints the error and ends.
     if socket.read_exact(&mut [0]).is_err() {
         return Ok(ExitCode::FAILURE);
@@ -156,18 +168,25 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
     let mut board = part("board", |command| command.stdin(OwnedFd::from(of_board)).stdout(Stdio::null()))?;
     // The command gets this process's standard streams, so the socket has another number.
     rustix::io::fcntl_setfd(&of_guest, FdFlags::empty()).map_err(|error| say(error.into()))?;
-    let mut guest = part(&of_guest.as_raw_fd().to_string(), |command| command)?;
+    let mut guest = match &options.target {
+        Target::Machine { command: None, .. } => None,
+        _ => Some(part(&of_guest.as_raw_fd().to_string(), |command| command)?),
+    };
     drop(of_guest);
-    if matches!(end, End::OfCommand) {
+    if let (End::OfCommand, Some(guest)) = (&end, &guest) {
         let command = open_process(guest.id()).map_err(say)?;
         std::thread::Builder::new().spawn(move || pass_on_signals(&command)).map_err(say)?;
     }
     let mut sockets = None;
     // A process that fails prints why, and its exit status is returned below.
     let mut connect = || -> io::Result<()> {
-        let Some(device) = receive_file(&to_guest)? else { return Ok(()) };
-        send_file(&to_board, device.as_fd())?;
-        if options.uses_namespace() {
+        if !matches!(options.target, Target::Machine { .. }) {
+            let Some(device) = receive_file(&to_guest)? else {
+                return Err(io::ErrorKind::NotConnected.into());
+            };
+            send_file(&to_board, device.as_fd())?;
+        }
+        if let (true, Some(guest)) = (options.uses_namespace(), &guest) {
             let (of_board, of_sockets) = UnixStream::pair()?;
             let name = format!("sockets-{}", guest.id());
             let started =
@@ -178,7 +197,8 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
         // The board has started.
         (&to_board).read_exact(&mut [0])
     };
-    if connect().is_ok() {
+    let is_connected = connect().is_ok();
+    if is_connected {
         if let Some(path) = &options.pid_file {
             let written = std::fs::write(path, format!("{}\n", std::process::id()));
             written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -188,7 +208,15 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
         let _ = ready.as_ref().map(|ready| rustix::io::write(ready, b"1"));
     }
     drop((to_guest, ready));
-    let status = guest.wait().map_err(say)?;
+    let status = match &mut guest {
+        Some(guest) => guest.wait().map_err(say)?,
+        None => {
+            if is_connected {
+                wait_for_signal(&to_board).map_err(|error| format!("cannot handle signals: {error}"))?;
+            }
+            ExitStatus::default()
+        }
+    };
     if status.success() {
         end.wait(exit.as_ref()).map_err(say)?;
     }
@@ -199,12 +227,15 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
         // It ends with the board.
         sockets.wait().map_err(say)?;
     }
+    if is_connected && let Target::Machine { link, .. } = &options.target {
+        remove_socket(link);
+    }
     Ok(code_of(if status.success() { ended } else { status }))
 }
 
 /// The end of a guest.
 enum End {
-    /// The process in the guest's namespaces has become the command.
+    /// The process in the guest's namespaces has become the command, or a signal ends the network.
     OfCommand,
     /// The file becomes readable when the process ends.
     OfProcess(OwnedFd),
@@ -217,7 +248,7 @@ enum End {
 impl End {
     fn watch(target: &Target) -> Result<End, String> {
         match target {
-            Target::Command(..) => Ok(End::OfCommand),
+            Target::Command(..) | Target::Machine { .. } => Ok(End::OfCommand),
             Target::Process(number) => {
                 let found = open_process(*number);
                 found
@@ -290,6 +321,34 @@ fn part(name: &str, set_up: impl FnOnce(&mut Command) -> &mut Command) -> Result
 fn open_process(number: u32) -> io::Result<OwnedFd> {
     let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
     Ok(pidfd_open(number, PidfdFlags::empty())?)
+}
+
+/// Removes the board's socket, which the sandbox does not let the board do.
+fn remove_socket(link: &Transport) {
+    let (Transport::Unix(_, path) | Transport::UnixDatagrams(path, _)) = link else { return };
+    // The board has removed them if its sandbox is off.
+    let _ = std::fs::remove_file(path);
+    let mut lock = path.clone().into_os_string();
+    lock.push(".lock");
+    let _ = std::fs::remove_file(lock);
+}
+
+/// Waits for a signal that ends programs, or for the end of the board, which closes its socket.
+fn wait_for_signal(board: &UnixStream) -> io::Result<()> {
+    let board = board.try_clone()?;
+    board.set_nonblocking(true)?;
+    let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let board = tokio::net::UnixStream::from_std(board)?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            ended = board.readable() => ended?,
+        }
+        Ok(())
+    })
 }
 
 /// Keeps SIGINT and SIGQUIT from ending this process, and passes SIGTERM on to the command.

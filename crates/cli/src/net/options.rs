@@ -1,7 +1,9 @@
 //! The checked options of a guest's network, however they were given.
 
 use ipnet::{IpNet, Ipv4Net};
+use kiban_link::address::Transport;
 use kiban_service::config::Forwarded;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -19,6 +21,9 @@ pub(super) enum Target {
     /// A network namespace, given by a file, and the user namespace that owns it unless that is our own. The
     /// network ends when the file is removed, if `ends`.
     Namespace { user: Option<PathBuf>, net: PathBuf, ends: bool },
+    /// A virtual machine at a link over Unix sockets, and the command that starts it. Without a command, the
+    /// network ends when a signal ends this program.
+    Machine { link: Transport, command: Option<(OsString, Vec<OsString>)> },
 }
 
 /// An address of the board that stands for another; `None` as a port means all, or the same.
@@ -86,7 +91,7 @@ impl Options {
 
     /// Returns whether the board needs sockets in the guest's namespace.
     pub(super) fn uses_namespace(&self) -> bool {
-        self.forwarded().next().is_some()
+        !matches!(self.target, Target::Machine { .. }) && self.forwarded().next().is_some()
     }
 
     /// Passes requests for names at an address on to a name server of this host.
@@ -100,10 +105,10 @@ impl Options {
         self.map.push(Mapped { from: (at, None), to: (to, None) });
     }
 
-    /// Returns the address to which the guest sends requests for names.
-    pub(super) fn name_server(&self) -> Option<IpAddr> {
+    /// Returns the addresses to which the guest sends requests for names.
+    pub(super) fn name_servers(&self) -> BTreeSet<IpAddr> {
         let names = self.map.iter().filter(|mapped| mapped.from.1 == Some(DOMAIN));
-        names.map(|mapped| mapped.from.0).min()
+        names.map(|mapped| mapped.from.0).collect()
     }
 }
 

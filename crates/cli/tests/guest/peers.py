@@ -16,9 +16,12 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py ask ADDRESS PORT    sends datagrams until an answer arrives, and prints it
        peers.py names ADDRESS       resolves a name at a name server
        peers.py upload ADDRESS      checks that the guest reaches the server at an address
+       peers.py machine PATH [OWN]  is a virtual machine at a socket of the board, for `--qemu-stream`, or with a path of its
+                                    own for `--qemu-dgram`: gets its address by DHCP and resolves a name
 """
 
 import hashlib
+import os
 import resource
 import select
 import socket
@@ -244,6 +247,78 @@ def names(address):
     assert exchange(address, 53, query).endswith(socket.inet_aton(HOSTS[0]))
 
 
+class Machine:
+    """A virtual machine's end of a link: sends and receives frames."""
+
+    BOARD = b"\xff" * 6
+
+    def __init__(self, path, own=None):
+        self.mac = b"\x52\x54\0" + os.urandom(3)
+        self.address = bytes(4)
+        self.path = path
+        self.is_stream = own is None
+        if self.is_stream:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.connect(path)
+        else:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            if os.path.exists(own):
+                os.remove(own)
+            self.sock.bind(own)
+        self.sock.settimeout(60)
+
+    def send(self, kind, packet):
+        frame = self.BOARD + self.mac + kind + packet
+        if self.is_stream:
+            self.sock.sendall(struct.pack(">I", len(frame)) + frame)
+        else:
+            self.sock.sendto(frame, self.path)
+
+    def receive(self):
+        if not self.is_stream:
+            return self.sock.recv(1 << 16)
+        length = struct.unpack(">I", self.sock.recv(4, socket.MSG_WAITALL))[0]
+        return self.sock.recv(length, socket.MSG_WAITALL)
+
+    def exchange(self, address, ports, data):
+        """Sends a datagram, and returns the answer to it; answers ARP requests in the meantime."""
+        datagram = struct.pack(">HHHH", *ports, 8 + len(data), 0) + data
+        header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(datagram), 0, 0, 64, 17, 0) + self.address + address
+        checksum = 0xFFFF - sum(struct.unpack(">10H", header)) % 0xFFFF
+        self.send(b"\x08\0", header[:10] + struct.pack(">H", checksum) + header[12:] + datagram)
+        while True:
+            frame = self.receive()
+            if frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\1" and frame[38:42] == self.address:
+                arp = b"\0\1\x08\0\6\4\0\2" + self.mac + self.address + frame[22:32]
+                self.send(b"\x08\x06", arp)
+            elif frame[12:14] == b"\x08\0" and frame[34:38] == struct.pack(">HH", *reversed(ports)):
+                self.BOARD = frame[6:12]
+                return frame[42:]
+
+    def dhcp(self, kind, options=b""):
+        fixed = b"\1\1\6\0wxyz" + bytes(20) + self.mac + bytes(202) + b"\x63\x82\x53\x63"
+        reply = self.exchange(b"\xff" * 4, (68, 67), fixed + b"\x35\1" + kind + options + b"\xff")
+        assert reply[:8] == b"\2\1\6\0wxyz" and reply[28:34] == self.mac, reply
+        at, found = 240, {}
+        while reply[at] != 255:
+            found[reply[at]] = reply[at + 2 : at + 2 + reply[at + 1]]
+            at += 2 + reply[at + 1]
+        return reply[16:20], found
+
+
+def machine(path, own=None):
+    its = Machine(path, own)
+    offered, options = its.dhcp(b"\1")
+    leased, options = its.dhcp(b"\3", b"\x36\4" + options[54] + b"\x32\4" + offered)
+    assert leased == offered and options[53] == b"\5", options
+    its.address = leased
+    query = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
+    answer = its.exchange(options[6][:4], (5353, 53), query)
+    assert answer.endswith(socket.inet_aton(HOSTS[0])), answer
+    mtu = int.from_bytes(options[26], "big")
+    print(f"{socket.inet_ntoa(leased)} via {socket.inet_ntoa(options[3])} mtu {mtu}")
+
+
 part = sys.argv[1]
 if part == "call":
     upload("127.0.0.1", int(sys.argv[2]))
@@ -261,6 +336,8 @@ elif part == "upload":
     upload(sys.argv[2], DIGEST, b"upload")
 elif part == "few":
     upload(HOSTS[0], DIGEST, b"few")
+elif part == "machine":
+    machine(*sys.argv[2:])
 elif part == "loopback":
     upload(GATEWAY, LOCAL, b"loopback")
 else:
