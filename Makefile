@@ -8,6 +8,7 @@
 #     make soak               SEEDS=10000, or TIME=600 seconds per test, half of it for the n-th calls; SEED=17 repeats one
 #     make test-siw SIW=...   one case, or --if-available: skip the test if QEMU cannot run a guest (docs/siw.md)
 #     make test-rxe RXE=...   likewise; --quick for the most important cases (docs/roce.md)
+#     make test-qemu QEMU=... likewise (docs/net.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      the targets to run (CONTRIBUTING.md lists them); TIME=600 seconds for each
 #     make sanitize SANITIZE=asan   one step (scripts/sanitize lists them)
@@ -23,6 +24,7 @@ SEEDS ?= 10000
 SIW ?=
 IMAGE ?=
 RXE ?=
+QEMU ?=
 BENCH ?=
 FUZZ ?= all
 TIME ?= 60
@@ -36,7 +38,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-image test-siw test-rxe test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-image test-siw test-rxe test-qemu test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -109,7 +111,7 @@ test: ## Run all tests; names the Debian packages that are missing, and installs
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
 		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping python3 python3-venv strace systemd \
-		qemu-system-x86 dnsmasq-base
+		qemu-system-x86 dnsmasq-base busybox-static isc-dhcp-client
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
 
 properties: SEED = $(shell date +%s)
@@ -141,6 +143,10 @@ test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, in both directio
 test-rxe: ## Speak RoCEv2 with rdma_rxe of a Linux kernel in QEMU, in both directions (docs/roce.md)
 	@scripts/need cargo gcc
 	@scripts/guest/test rxe $(RXE)
+
+test-qemu: ## Boot a virtual machine on the network of kiban net, which gives it its addresses (docs/net.md)
+	@scripts/need cargo gcc python3
+	@scripts/guest/test net $(QEMU)
 
 ifeq ($(BENCH),socks5)
 # The other stacks are dependencies of a workspace of its own.
