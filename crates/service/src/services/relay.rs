@@ -99,6 +99,8 @@ pub(super) struct Begin {
     pub(super) is_open: bool,
     /// Whether the stream's SYN waits for the program's first data (TCP Fast Open).
     pub(super) syn_waits: bool,
+    /// Whether the program's first data has been written to the stream, although that is not open.
+    pub(super) has_first: bool,
     /// The number of bytes to skip at the start of the data from the socket.
     pub(super) skips: usize,
     /// Whether the program learns the reason if the stream cannot be opened.
@@ -120,6 +122,7 @@ impl Begin {
             is_connected,
             is_open,
             syn_waits: false,
+            has_first: false,
             skips: 0,
             tells_why: false,
             waits_for_accept: false,
@@ -144,6 +147,9 @@ struct Relay {
     is_open: bool,
     /// Whether the stream's SYN waits for the program's first data.
     syn_waits: bool,
+    /// Whether the stream had first data before it was open. It is then opened even if the program has closed
+    /// its socket.
+    has_first: bool,
     skips: usize,
     tells_why: bool,
     waits_for_accept: bool,
@@ -266,8 +272,8 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, syn_waits, skips, tells_why, .. } = begin;
-        let Begin { waits_for_accept, ends, options, slot, .. } = begin;
+        let Begin { socket, is_connected, is_open, syn_waits, has_first, skips, .. } = begin;
+        let Begin { tells_why, waits_for_accept, ends, options, slot, .. } = begin;
         // Forget how an earlier stream with the same addresses ended.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
@@ -276,6 +282,7 @@ impl Relays {
             is_connected,
             is_open,
             syn_waits,
+            has_first,
             skips,
             tells_why,
             waits_for_accept,
@@ -565,11 +572,13 @@ impl Relay {
             }
             self.is_connected = self.socket.calls().peer_addr().is_ok();
         }
-        if self.tells_why && !self.is_open && self.has_hung_up() {
+        if self.syn_waits && !self.is_open {
+            // The end of the socket, behind all data, is found by reading.
+            if self.write_first(stream, host, piece, counters).is_err() {
+                return Next::Cut;
+            }
+        } else if self.waits_to_open() && self.has_hung_up() {
             // The other end of the socket pair or connection is gone.
-            return Next::Cut;
-        }
-        if self.syn_waits && !self.is_open && self.write_first(stream, host, piece, counters).is_err() {
             return Next::Cut;
         }
         if !self.is_connected || !self.is_open {
@@ -603,7 +612,7 @@ impl Relay {
             }
             Err(error) => return Err(error),
         };
-        self.syn_waits = false;
+        (self.syn_waits, self.has_first) = (false, true);
         let written = host.write(stream, &piece[..count]).map_err(io::Error::other)?;
         counters.bytes_out += written as u64;
         self.inward.extend_from_slice(&piece[written..count]);
@@ -769,6 +778,11 @@ impl Relay {
         self.socket.calls().peer_addr().is_ok_and(|name| !name.is_unnamed())
     }
 
+    /// Returns whether the program waits for the stream to open. If it has hung up, nobody needs the stream.
+    fn waits_to_open(&self) -> bool {
+        self.tells_why && !self.is_open && !self.has_first
+    }
+
     fn has_hung_up(&self) -> bool {
         let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
         let told = rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()));
@@ -785,9 +799,8 @@ impl Relay {
         } else {
             Interest { read: false, write: true }
         };
-        // While the stream is being opened, watch for a hang-up by the program.
-        let waits = self.tells_why && !self.is_open;
-        let wanted = (waits || wanted != Interest::default()).then_some(wanted);
+        // While the stream is being opened, watch for a hang-up by the program, unless it changes nothing.
+        let wanted = (self.waits_to_open() || wanted != Interest::default()).then_some(wanted);
         if wanted == self.watched {
             return Ok(());
         }

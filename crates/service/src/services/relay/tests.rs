@@ -48,6 +48,7 @@ impl Program for OneRelay {
                 is_connected: true,
                 is_open: true,
                 syn_waits: false,
+                has_first: false,
                 skips: 0,
                 tells_why: false,
                 waits_for_accept: false,

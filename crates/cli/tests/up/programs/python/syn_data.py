@@ -92,6 +92,13 @@ peer = accepted(long)
 sender.join()
 assert has_syn_data(peer)
 answers(s, peer)
+# What has been written arrives, too, if the program closes its socket at once.
+s = deferred()
+s.send(b"request")
+s.close()
+peer = accepted(b"request")
+assert has_syn_data(peer) and peer.recv(1) == b""
+peer.close()
 # A program that writes nothing opens no connection.
 deferred().close()
 # The error of the connect is that of the next read.
