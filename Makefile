@@ -38,7 +38,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-image test-siw test-rxe test-qemu test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-image test-siw test-rxe test-qemu test-containers test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -135,6 +135,11 @@ soak: ## Inject failing, short and stalled system calls, and simulate RoCE world
 test-programs: verbs ## Run AI transfer engines from PyPI, unmodified, over RDMA (Mooncake, NIXL, DLSlime, InfiniStore)
 	@scripts/need python3
 	@scripts/programs/run '$(BUILT)/kiban' '$(TARGET)/programs'
+
+test-containers: ## Run containers of an ordinary user over kiban net: rootless Podman and Buildah, without pulling images
+	@scripts/need cargo gcc podman buildah runc slirp4netns uidmap busybox-static debootstrap curl iproute2 python3
+	$(CARGO) build --locked -p kiban
+	@scripts/containers '$(TARGET)/debug/kiban' '$(TARGET)/containers'
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, in both directions (docs/siw.md)
 	@scripts/need cargo gcc
