@@ -282,6 +282,22 @@ impl Host<'_> {
         self.board.stack.take(id)
     }
 
+    /// Returns the received bytes as slices of the board's pages. They stay until they are consumed.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
+    pub fn received(&mut self, id: StreamId) -> Result<impl Iterator<Item = &Slice>, HostError> {
+        self.board.stack.received(id)
+    }
+
+    /// Consumes received bytes without copying them, at most as many as there are.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
+    pub fn consume(&mut self, id: StreamId, count: usize) -> Result<(), HostError> {
+        self.board.stack.consume_received(id, count)
+    }
+
     /// Returns the number of bytes from the next one to be read up to and including the last urgent one that
     /// the peer has announced (RFC 9293 §3.8.5); zero if there is none ahead.
     ///

@@ -218,14 +218,30 @@ impl Stack {
 
     /// Copies received bytes into `target` and returns how many; zero if there are none now.
     pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
+        let mut count = 0;
+        for slice in self.received(id)? {
+            let part = slice.len().min(target.len() - count);
+            target[count..count + part].copy_from_slice(&slice.bytes()[..part]);
+            count += part;
+        }
+        self.copies.host_out_bytes += count as u64;
+        self.consume_received(id, count)?;
+        Ok(count)
+    }
+
+    /// Returns the received bytes that have not been consumed.
+    pub(crate) fn received(&mut self, id: StreamId) -> Result<impl Iterator<Item = &Slice>, HostError> {
+        Ok(self.edge.stream(id).ok_or(HostError::UnknownStream)?.received.iter())
+    }
+
+    /// Consumes received bytes, at most as many as there are.
+    pub(crate) fn consume_received(&mut self, id: StreamId, count: usize) -> Result<(), HostError> {
         let Stack { edge, memory, .. } = self;
         let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
-        let mut count = 0;
-        while count < target.len() {
-            let Some(front) = stream.received.front_mut() else { break };
-            let part = front.len().min(target.len() - count);
-            target[count..count + part].copy_from_slice(&front.bytes()[..part]);
-            count += part;
+        let mut left = count;
+        while let Some(front) = stream.received.front_mut().filter(|_| left > 0) {
+            let part = front.len().min(left);
+            left -= part;
             if part == front.len() {
                 stream.received.pop_front().into_iter().for_each(|slice| memory.receive.give(slice));
                 stream.dense = stream.dense.saturating_sub(1);
@@ -233,9 +249,8 @@ impl Stack {
                 front.skip(part);
             }
         }
-        self.copies.host_out_bytes += count as u64;
-        self.taken(id, count);
-        Ok(count)
+        self.taken(id, count - left);
+        Ok(())
     }
 
     /// Returns the next received bytes as a slice of the board's page; dropping the slice frees it.

@@ -3,9 +3,9 @@
 //! Fast Open        a stream whose SYN waits for data (RFC 7413) begins with the first write of the program.
 //! Half-close       the directions end independently: a FIN on one side is passed on as a FIN on the other,
 //!                  after all data before it. A reset is passed on as a reset.
-//! Back-pressure    a relay holds at most one page from the board and one piece from the socket. When it can
-//!                  hold no more, the receive window closes on one side, and the socket's buffer fills on the
-//!                  other. A socket is not watched for events that the relay cannot use.
+//! Back-pressure    what the socket does not accept stays in the board's receive window, which closes. From
+//!                  the socket, a relay holds at most one piece; then the socket's buffer fills. A socket is
+//!                  not watched for events that the relay cannot use.
 //! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
 //!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
 //!                  TCP_NODELAY release them.
@@ -21,8 +21,9 @@ use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::service::PIECE_BYTES;
 use super::slots::{SessionSlot, SessionSlots};
+use arrayvec::ArrayVec;
 use kiban_attach::{EndReason, Indication, StreamOption};
-use kiban_base::{Instant, Slice};
+use kiban_base::Instant;
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, Reason, StreamId};
 use kiban_link::{EpollSet, Interest};
@@ -31,7 +32,7 @@ use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, SockRef, Socket};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,8 @@ use std::time::Duration;
 
 /// The maximum number of pieces that one relay moves in one call, so that other relays get their turn.
 const PIECES_MAX: usize = 8;
+/// The maximum number of pages that are sent to a socket in one call.
+const SLICES_MAX: usize = 32;
 /// How long a cork holds bytes (tcp(7), TCP_CORK).
 const CORK_TIME_MAX: Duration = Duration::from_millis(200);
 /// Flags that make a call non-blocking and report a broken pipe as an error instead of a signal.
@@ -155,9 +158,8 @@ struct Relay {
     waits_for_accept: bool,
     ends: Option<Ends>,
     options: StreamOptions,
-    /// A slice that the socket has not accepted completely, the number of its bytes that have been sent, and
-    /// the place of the urgent byte in it.
-    outward: Option<(Slice, usize, Option<usize>)>,
+    /// Whether the socket has no room for what the board has received.
+    is_full: bool,
     /// Data that the stream has not accepted, or that a cork holds; the first `inward_sent` bytes have been
     /// sent.
     inward: Vec<u8>,
@@ -288,7 +290,7 @@ impl Relays {
             waits_for_accept,
             ends,
             options,
-            outward: None,
+            is_full: false,
             inward: Vec::new(),
             inward_sent: 0,
             has_urgent: false,
@@ -627,44 +629,54 @@ impl Relay {
         counters: &mut ServiceCounters,
     ) -> io::Result<()> {
         while !self.told_socket {
-            let (slice, mut sent, urgent) = match self.outward.take() {
-                Some(held) => held,
-                None => match host.urgent_ahead(stream).and_then(|ahead| Ok((ahead, host.take(stream)?))) {
-                    Ok((ahead, Some(slice))) => {
-                        counters.bytes_in += slice.len() as u64;
-                        let urgent = ahead.checked_sub(1).filter(|at| *at < slice.len());
-                        (slice, 0, urgent)
+            match self.send_received(stream, host) {
+                Ok(0) => {
+                    if self.board_finished {
+                        self.socket.calls().shutdown(Shutdown::Write)?;
+                        self.told_socket = true;
                     }
-                    _ => {
-                        if self.board_finished {
-                            self.socket.calls().shutdown(Shutdown::Write)?;
-                            self.told_socket = true;
-                        }
-                        return Ok(());
-                    }
-                },
-            };
-            while sent < slice.len() {
-                let (end, flags) = match urgent {
-                    Some(at) if sent < at => (at, FLAGS),
-                    Some(at) if sent == at => (at + 1, FLAGS | self.urgent_flag),
-                    _ => (slice.len(), FLAGS),
-                };
-                match self.socket.calls().send_with_flags(&slice.bytes()[sent..end], flags) {
-                    Ok(count) => sent += count,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        self.outward = Some((slice, sent, urgent));
-                        return Ok(());
-                    }
-                    Err(error) if error.raw_os_error() == NO_URGENT && self.urgent_flag != 0 => {
-                        self.urgent_flag = 0;
-                    }
-                    Err(error) => return Err(error),
+                    break;
                 }
+                Ok(count) => {
+                    counters.bytes_in += count as u64;
+                    host.consume(stream, count).map_err(io::Error::other)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_full = true;
+                    return Ok(());
+                }
+                Err(error) if error.raw_os_error() == NO_URGENT && self.urgent_flag != 0 => {
+                    self.urgent_flag = 0;
+                }
+                Err(error) => return Err(error),
             }
         }
+        self.is_full = false;
         Ok(())
+    }
+
+    /// Sends bytes that the board has received, in one call. Returns how many, 0 if there are none.
+    fn send_received(&self, stream: StreamId, host: &mut Host<'_>) -> io::Result<usize> {
+        let (Ok(ahead), Ok(received)) = (host.urgent_ahead(stream), host.received(stream)) else {
+            return Ok(0);
+        };
+        // The bytes before the urgent one, then that one, then the others.
+        let (mut room, flags) = match ahead {
+            0 => (usize::MAX, FLAGS),
+            1 => (1, FLAGS | self.urgent_flag),
+            ahead => (ahead - 1, FLAGS),
+        };
+        let mut slices = ArrayVec::<_, SLICES_MAX>::new();
+        for slice in received.take(SLICES_MAX) {
+            let part = slice.len().min(room);
+            room -= part;
+            slices.push(IoSlice::new(&slice.bytes()[..part]));
+        }
+        match slices.is_empty() {
+            true => Ok(0),
+            false => self.socket.calls().send_vectored_with_flags(&slices, flags),
+        }
     }
 
     /// Moves data from the socket to the board.
@@ -794,7 +806,7 @@ impl Relay {
         let wanted = if self.is_connected {
             Interest {
                 read: self.syn_waits || (self.is_open && !self.is_blocked && !self.socket_finished),
-                write: self.outward.is_some(),
+                write: self.is_full,
             }
         } else {
             Interest { read: false, write: true }
