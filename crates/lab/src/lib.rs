@@ -49,7 +49,7 @@ pub mod trial;
 pub mod tune;
 pub mod vi;
 
-pub use bench::{Bench, Options, Target, Unit};
+pub use bench::{Bench, Options, Sample, Target, Unit};
 pub use stats::Summary;
 pub use table::Table;
 pub use trial::{Span, Trial};

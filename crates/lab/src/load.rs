@@ -138,6 +138,14 @@ fn processes() -> Option<Vec<Process>> {
     )
 }
 
+/// Returns the CPU time of a process and its descendants, which may have ended, in nanoseconds; `None` if
+/// there is no such process.
+pub fn tree_cpu_nanos(root: u32) -> Option<u64> {
+    let processes = processes()?;
+    let own = processes.iter().find(|process| process.pid == root)?.own_ticks;
+    Some((own + below_ticks(root, &processes)) * NANOS_PER_TICK)
+}
+
 /// Returns the ticks of the descendants of `root`: children that it has waited for, and all running ones.
 fn below_ticks(root: u32, processes: &[Process]) -> u64 {
     let mut children: HashMap<u32, Vec<&Process>> = HashMap::new();

@@ -24,7 +24,7 @@ mod summary;
 
 pub use options::Options;
 pub use record::{Record, Round, Side, Target, Unit, Verdict};
-pub use run::Bench;
+pub use run::{Bench, Sample};
 
 #[cfg(test)]
 mod tests;

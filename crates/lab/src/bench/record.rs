@@ -198,6 +198,18 @@ pub struct Round {
 }
 
 impl Round {
+    /// Returns the round of two of its sides alone.
+    pub(super) fn of(&self, sides: [usize; 2]) -> Round {
+        let order = self.order.iter().filter_map(|at| sides.iter().position(|side| side == at));
+        Round {
+            order: order.collect(),
+            quiet: self.quiet,
+            counts: self.counts,
+            figures: sides.map(|at| self.figures[at]).to_vec(),
+            foreign_cores: sides.map(|at| self.foreign_cores[at]).to_vec(),
+        }
+    }
+
     /// Returns the higher of the foreign loads of the two samples, in cores.
     pub(super) fn foreign_cores_worst(&self) -> f64 {
         self.foreign_cores.iter().flatten().copied().fold(0.0, f64::max)

@@ -27,7 +27,8 @@ pub struct Bench {
     pub(super) record_error: Option<io::Error>,
 }
 
-type Sample<'a> = (&'a str, &'a mut dyn FnMut(&mut Trial) -> f64);
+/// The name of a side, and the function that measures it once.
+pub type Sample<'a> = (&'a str, &'a mut dyn FnMut(&mut Trial) -> f64);
 
 impl Bench {
     /// Starts a run. `name` is also the name of the records file.
@@ -69,6 +70,28 @@ impl Bench {
         target: Target,
     ) -> &Record {
         self.run(title, unit, &mut [(first.0, &mut first.1), (second.0, &mut second.1)], target)
+    }
+
+    /// Measures a side and several others in turn, and adds a comparison of the first with each of the
+    /// others. A round consists of a sample of every side. Each sample returns its result in `unit`.
+    pub fn compare_each<'a>(
+        &mut self,
+        title: &str,
+        unit: Unit,
+        first: Sample<'a>,
+        others: Vec<(Sample<'a>, Target)>,
+    ) {
+        let (mut samples, mut targets) = (vec![first], Vec::new());
+        for (sample, target) in others {
+            samples.push(sample);
+            targets.push(target);
+        }
+        let (rounds, gave_up) = self.all_rounds(title, &mut samples);
+        for (at, target) in (1..).zip(targets) {
+            let names = [samples[0].0, samples[at].0];
+            let rounds = rounds.iter().map(|round| round.of([0, at])).collect();
+            self.measured(title, unit, &names, rounds, gave_up, target);
+        }
     }
 
     /// Measures one side. The sample returns its result in `unit`.
@@ -138,16 +161,22 @@ impl Bench {
         samples: &mut [Sample<'_>],
         target: Target,
     ) -> &Record {
+        let (rounds, gave_up) = self.all_rounds(title, samples);
+        let names: Vec<&str> = samples.iter().map(|sample| sample.0).collect();
+        let record = self.record(title, unit, &names, target, rounds, gave_up);
+        self.add(record)
+    }
+
+    /// Runs the warm-up, and then the rounds that are recorded. Returns those, and whether it gave up.
+    fn all_rounds(&mut self, title: &str, samples: &mut [Sample<'_>]) -> (Vec<Round>, bool) {
         let warmup: Vec<usize> = (0..samples.len()).collect();
         for at in 0..self.options.warmup {
             self.progress(title, &format!("warm-up {}/{}", at + 1, self.options.warmup));
             self.round(title, samples, &warmup);
         }
-        let (rounds, gave_up) = self.rounds(title, samples);
+        let measured = self.rounds(title, samples);
         self.progress(title, "");
-        let names: Vec<&str> = samples.iter().map(|sample| sample.0).collect();
-        let record = self.record(title, unit, &names, target, rounds, gave_up);
-        self.add(record)
+        measured
     }
 
     pub(super) fn add(&mut self, record: Record) -> &Record {

@@ -67,6 +67,27 @@ fn sides_alternate_and_the_ratio_is_paired() {
 }
 
 #[test]
+fn several_sides_are_measured_in_the_same_rounds() {
+    let log = Rc::default();
+    let mut bench = bench(2, 0, &[]);
+    let mut first = figures("A", &[10.0, 20.0], &log);
+    let mut second = figures("B", &[5.0], &log);
+    let mut third = figures("C", &[10.0, 40.0], &log);
+    let others: Vec<(Sample<'_>, _)> = vec![
+        ((second.0, &mut second.1), Target::ratio_at_least(2.0)),
+        ((third.0, &mut third.1), Target::ratio_at_least(2.0)),
+    ];
+    bench.compare_each("turns", Unit::GbitPerSecond, (first.0, &mut first.1), others);
+    assert_eq!(*log.borrow(), "ABCCBA");
+    let [one, two] = bench.records() else { panic!("two comparisons") };
+    assert_eq!((&*one.sides[1].name, &*two.sides[1].name), ("B", "C"));
+    assert_eq!(one.ratio, Some(Summary { median: 3.0, min: 2.0, max: 4.0, count: 2 }));
+    assert_eq!((one.verdict, two.verdict), (Some(Verdict::Met), Some(Verdict::Missed)));
+    assert_eq!(two.rounds[1].order, [1, 0]);
+    assert_eq!(two.rounds[1].figures, [20.0, 40.0]);
+}
+
+#[test]
 fn a_disturbed_round_is_repeated_in_the_same_order() {
     let log = Rc::default();
     // Round 1 is quiet. Round 2 (B A) is disturbed during its second sample. The repetition is quiet.
