@@ -160,8 +160,8 @@ bench:
 	$(CARGO) build --release --locked --manifest-path examples/socks5/Cargo.toml --target-dir '$(TARGET)/socks5'
 	'$(TARGET)/socks5/release/compare' $(if $(KIBAN_BENCH_QUICK),1 1)
 else
-bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=socks5: crates for tokio)
-	@scripts/need cargo gcc iproute2
+bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=net: kiban net; BENCH=socks5: crates for tokio)
+	@scripts/need cargo gcc iproute2 $(if $(filter net,$(BENCH)),passt slirp4netns iperf3)
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
 endif
 

@@ -7,6 +7,7 @@
 mod line;
 mod link;
 mod memory;
+mod net;
 mod noise;
 mod osi;
 mod rdma;
@@ -32,7 +33,7 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 13] = [
+const FAMILIES: [Family; 14] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
@@ -54,6 +55,7 @@ const FAMILIES: [Family; 13] = [
         about: "RoCEv2 and EFE over UDP sockets against bare UDP, beside iWARP and raw TCP",
         run: roce::run,
     },
+    Family { name: "net", about: "kiban net against pasta, slirp4netns, veth and loopback", run: net::run },
     Family { name: "osi", about: "files by FTAM over TCP sockets against a raw stream", run: osi::run },
     Family { name: "sim", about: "an OC-3c line in virtual time against real time", run: sim::run },
     Family { name: "line", about: "TCP against the limit of an OC-3c line, exact", run: line::run },
@@ -78,6 +80,10 @@ fn main() -> ExitCode {
     // This process may have been started as the other end of a benchmark between two processes.
     if std::env::var_os(rdma::ROLE).is_some() {
         rdma::serve(roce::serve);
+        return ExitCode::SUCCESS;
+    }
+    if std::env::var_os(net::ROLE).is_some() {
+        net::run_client();
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();

@@ -32,5 +32,5 @@ mod stub;
 mod throughput;
 
 pub(crate) use device::in_a_namespace;
-pub(crate) use peer::{Wire, over_wire};
+pub(crate) use peer::{Wire, over_wire, received};
 pub(crate) use throughput::run;

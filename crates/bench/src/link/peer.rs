@@ -161,8 +161,12 @@ pub(super) fn iperf3_over_veth(mtu_bytes: usize, cpus: [usize; 2]) -> f64 {
         server.wait().map_err(|error| error.to_string())
     };
     let (report, _) = over_wire(Wire { mtu_bytes, near_has_address: true }, near, far);
-    let rate =
-        report.split_once("\"sum_received\"").and_then(|(_, rest)| rest.split_once("\"bits_per_second\":"));
-    let rate = rate.and_then(|(_, rest)| rest.split([',', '}']).next()?.trim().parse::<f64>().ok());
-    rate.expect("iperf3 says what was received") * 1e-9
+    received(&report).expect("iperf3 says what was received")
+}
+
+/// Returns Gbit/s at the receiver, from a report of iperf3 in JSON.
+pub(crate) fn received(report: &str) -> Option<f64> {
+    let (_, sum) = report.split_once("\"sum_received\"")?;
+    let (_, rate) = sum.split_once("\"bits_per_second\":")?;
+    Some(rate.split([',', '}']).next()?.trim().parse::<f64>().ok()? * 1e-9)
 }

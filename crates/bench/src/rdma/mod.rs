@@ -31,7 +31,7 @@ mod verbs;
 
 pub(crate) use self::idle::{grown, resident};
 pub(crate) use self::measured::Measured;
-pub(crate) use self::others::is_installed;
+pub(crate) use self::others::{free_port, is_installed, wait_for_listener};
 pub(crate) use self::peer::{Peer, ROLE, answer, next_word, own_address};
 pub(crate) use self::raw::stream as raw_stream;
 pub(crate) use self::serve::{serve, wait};

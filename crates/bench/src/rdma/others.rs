@@ -23,13 +23,13 @@ pub(crate) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-pub(super) fn free_port() -> String {
+pub(crate) fn free_port() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address").port().to_string()
 }
 
 /// Waits until a program listens on a port, with a timeout.
-fn wait_for_listener(port: &str) {
+pub(crate) fn wait_for_listener(port: &str) {
     let wanted = format!(":{:04X}", port.parse::<u16>().unwrap_or(0));
     let clock = Clock::new();
     let end = clock.now() + Duration::from_secs(5);
