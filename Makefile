@@ -125,21 +125,22 @@ properties: ## Run the property tests longer, from a new seed: CASES=20000 (some
 said = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)))
 
 soak: ## Inject failing, short and stalled system calls, and simulate RoCE worlds: SEEDS=10000, or TIME=600 seconds per scenario; SEED=17 for one
-	@scripts/need cargo gcc libibverbs-dev librdmacm-dev
+	@scripts/need cargo gcc libibverbs-dev librdmacm-dev iproute2 python3
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_SEEDS=$(SEEDS) \
 		$(CARGO) test --locked -p kiban-sim --test nics impaired_roce_worlds -- --nocapture
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
 		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
 		$(CARGO) test --locked -p kiban --test faults -- --nocapture
+	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(or $(call said,TIME),600) \
+		$(CARGO) test --locked -p kiban --test guest hostile -- --nocapture
 
 test-programs: verbs ## Run AI transfer engines from PyPI, unmodified, over RDMA (Mooncake, NIXL, DLSlime, InfiniStore)
 	@scripts/need python3
 	@scripts/programs/run '$(BUILT)/kiban' '$(TARGET)/programs'
 
-test-containers: ## Run containers of an ordinary user over kiban net: rootless Podman and Buildah, without pulling images
-	@scripts/need cargo gcc podman buildah runc slirp4netns uidmap busybox-static debootstrap curl iproute2 python3
-	$(CARGO) build --locked -p kiban
-	@scripts/containers '$(TARGET)/debug/kiban' '$(TARGET)/containers'
+test-containers: verbs ## Run containers of an ordinary user over kiban net: rootless Podman and Buildah, without pulling images
+	@scripts/need podman buildah runc slirp4netns uidmap busybox-static debootstrap curl iproute2 python3
+	@scripts/containers '$(BUILT)/kiban' '$(TARGET)/containers'
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, in both directions (docs/siw.md)
 	@scripts/need cargo gcc

@@ -6,6 +6,9 @@
 //! Requires  iproute2, iputils-ping, isc-dhcp-client, Python, util-linux; and a system on which users may
 //!           create namespaces.
 
+#[path = "guest/hostile.rs"]
+mod hostile;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,11 +41,16 @@ impl Drop for Folder {
 
 /// Runs a script in a namespace that stands for this host. Returns its output and what it said.
 fn run(name: &str, script: &str) -> (String, String) {
+    run_for(name, script, 300)
+}
+
+/// Does the same with a limit of time, in seconds.
+fn run_for(name: &str, script: &str, seconds: u64) -> (String, String) {
     let folder = Folder(std::env::temp_dir().join(format!("kiban-guest-{name}-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).unwrap();
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/peers.py");
     let output = Command::new("timeout")
-        .args(["-k", "5", "300", "unshare"])
+        .args(["-k", "5", &seconds.to_string(), "unshare"])
         .args([
             "--user",
             "--map-root-user",

@@ -15,6 +15,7 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py tell        answers datagrams at port 8081 with their sender's address, for `-u`
        peers.py ask ADDRESS PORT    sends datagrams until an answer arrives, and prints it
        peers.py names ADDRESS       resolves a name at a name server
+       peers.py watch FILE          checks that a server is reached again and again, until the file exists
        peers.py upload ADDRESS      checks that the guest reaches the server at an address
        peers.py machine PATH [OWN]  is a virtual machine at a socket of the board, for `--qemu-stream`, or with a path of its
                                     own for `--qemu-dgram`: gets its address by DHCP and resolves a name
@@ -30,7 +31,7 @@ import sys
 import threading
 
 HOSTS = ["192.0.2.1", "fd00:1::1"]
-DIGEST, LOCAL, ECHO, RESET, CLOSED, SERVED, TOLD = 8000, 8001, 8002, 8003, 8004, 8080, 8081
+DIGEST, LOCAL, ECHO, RESET, CLOSED, HELD, SERVED, TOLD = 8000, 8001, 8002, 8003, 8004, 8005, 8080, 8081
 GATEWAY = "10.0.2.2"
 MEBIBYTES = 16
 
@@ -49,8 +50,19 @@ def digest(connection):
 
 
 def reset(connection):
-    connection.recv(1)
+    try:
+        connection.recv(1)
+    except ConnectionResetError:
+        return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def hold(connection):
+    """Reads nothing, until the peer has closed or reset the connection."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    poll.poll()
     connection.close()
 
 
@@ -80,6 +92,8 @@ def datagrams(address, port, answer):
 
 def name_server(query):
     """Answers any question of one name with 192.0.2.1 (RFC 1035 §4.1); others than A have no answer."""
+    if 0 not in query[12:-4]:
+        return query
     end = query.index(0, 12) + 5
     is_a = query[end - 4 : end - 2] == b"\0\1"
     record = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(HOSTS[0])
@@ -92,6 +106,7 @@ def host():
         listen(address, DIGEST, digest)
         datagrams(address, ECHO, lambda data: data[::-1])
     listen(HOSTS[0], RESET, reset)
+    listen(HOSTS[0], HELD, hold)
     listen("127.0.0.1", LOCAL, digest)
     listen("127.0.0.1", RESET, reset)
     datagrams("127.0.0.1", ECHO, lambda data: data[::-1])
@@ -242,6 +257,14 @@ def retry(address, port):
             pass
 
 
+def watch(file):
+    rounds = 0
+    while not os.path.exists(file):
+        upload(HOSTS[rounds % 2], DIGEST, b"watch")
+        rounds += 1
+    print(f"{rounds} rounds", flush=True)
+
+
 def names(address):
     query = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
     assert exchange(address, 53, query).endswith(socket.inet_aton(HOSTS[0]))
@@ -330,6 +353,8 @@ elif part == "flood":
     flood(int(sys.argv[2]))
 elif part == "try":
     retry(sys.argv[2], int(sys.argv[3]))
+elif part == "watch":
+    watch(sys.argv[2])
 elif part == "names":
     names(sys.argv[2])
 elif part == "upload":
