@@ -227,6 +227,16 @@ fn two_boards_move_a_megabyte_each_way() {
         ("queues of interfaces", "xdp:lab0".to_owned(), "xdp:lab1,loss=0.05%".to_owned()),
         ("interfaces, whole segments", "packet:lab0".to_owned(), "packet:lab1".to_owned()),
         (
+            "frames over a Unix socket",
+            format!("unix-frames:listen:{}", recorded("c.sock")),
+            format!("unix-frames:{}", recorded("c.sock")),
+        ),
+        (
+            "frames in datagrams of Unix sockets",
+            format!("unix-datagrams:{}:{}", recorded("a.sock"), recorded("b.sock")),
+            format!("unix-datagrams:{}:{}", recorded("b.sock"), recorded("a.sock")),
+        ),
+        (
             "packets over TCP, 5 ms, 20 Mbit/s, 0.2 % lost, doubled, flipped and reordered",
             format!(
                 "tcp-packets:listen:127.0.0.1:7003,delay=5ms,rate=20Mbit,loss=0.2%,duplicate=0.2%,corrupt=0.2%,reorder=0.2%,\
@@ -236,9 +246,9 @@ fn two_boards_move_a_megabyte_each_way() {
             "tcp-packets:127.0.0.1:7003".to_owned(),
         ),
     ] {
-        let macs = [&one, &other].map(|text| {
+        let macs = [(1, &one), (2, &other)].map(|(side, text)| {
             let address: Address = text.parse().expect("it was opened");
-            address.mac().expect("the interface exists").unwrap_or(Mac([2, 0, 0, 0, 0, 1]))
+            address.mac().expect("the interface exists").unwrap_or(Mac([2, 0, 0, 0, 0, side]))
         });
         let links = [open(&one), open(&other)];
         let done = AtomicUsize::new(0);
