@@ -179,8 +179,15 @@ impl Flows {
             // Without packet memory, the answer is lost.
             passed += u64::from(pass(*key, &self.room[..length], ports, host));
         }
-        self.flows.touch(number, now);
+        self.touch_by_answer(number, now);
         passed
+    }
+
+    /// Records an answer. Only a caller itself keeps its flow alive: later, another program may have its port.
+    fn touch_by_answer(&mut self, number: u64, now: Instant) {
+        if self.flows.get(&number).is_some_and(|flow| !matches!(flow.key, Key::Caller(..))) {
+            self.flows.touch(number, now);
+        }
     }
 
     /// Ends flows that have been idle for too long.
@@ -218,4 +225,25 @@ pub(super) fn connect(socket: Socket, to: SocketAddr) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     socket.connect(&to.into())?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn answers_keep_flows_of_the_guest_alive_but_not_those_of_callers() {
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let address = SocketAddr::from(([127, 0, 0, 1], 40_000));
+        let files = EpollSet::new().unwrap();
+        let mut flows = Flows::default();
+        for key in [Key::Datagrams(address, address), Key::Caller(1, address)] {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            let number = flows.begin(key, socket, &files, at(0)).unwrap();
+            flows.touch_by_answer(number, at(100));
+        }
+        flows.look(at(150));
+        assert_eq!(flows.by_key.into_keys().collect::<Vec<_>>(), [Key::Datagrams(address, address)]);
+    }
 }
