@@ -145,6 +145,18 @@ ulimit -n 700
 }
 
 #[test]
+fn ports_that_lead_back_are_refused_and_left_out() {
+    let script = r#"
+status 1 "$kiban" net -t 9000:8080 -T 8080:9000 -- true 2> "$3/said"
+grep -q "TCP port 9000 of this host leads to port 8080 of the guest, which is forwarded back" "$3/said"
+# What is forwarded one way is not forwarded the other way, whether it is open there or leads there.
+fails "$kiban" net -u 9000:8002 -U auto -- grep ":1F42 " /proc/net/udp
+"$kiban" net -U auto -- grep -q ":1F42 " /proc/net/udp
+"#;
+    run("cycle", script);
+}
+
+#[test]
 fn ports_are_forwarded_while_programs_listen() {
     let script = r#"
 "$kiban" net -t auto -u auto -T auto -U auto -- sh -c '

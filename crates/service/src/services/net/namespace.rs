@@ -56,6 +56,15 @@ pub(super) enum Protocol {
     Udp,
 }
 
+impl Protocol {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+        }
+    }
+}
+
 /// The way to the guest's namespace.
 pub(super) struct Namespace(Option<UnixStream>);
 

@@ -4,6 +4,9 @@
 //!            guest has; a port of the guest on 127.0.0.1 and ::1.
 //! Automatic  with `auto`, a port is open on one side while a program on the other side has it open. Ports
 //!            that are forwarded the other way do not count.
+//! Cycles     a port of the loopback that led to a forwarded port of the other side's loopback would pass a
+//!            datagram on for ever, and a connection until all sessions are in use. Such ports are refused;
+//!            `all` and `auto` leave them out.
 //! Limits     each port has one socket, or two in the guest; the system limits open files. With `auto`, at
 //!            most [`AUTO_PORTS_MAX`] ports of each kind are open.
 
@@ -72,8 +75,25 @@ impl Ports {
             ((Side::Guest, Protocol::Tcp), &config.guest_tcp),
             ((Side::Guest, Protocol::Udp), &config.guest_udp),
         ];
+        for (at, (kind, list)) in lists.iter().enumerate() {
+            // The other side's list for the same protocol.
+            let back = lists[at ^ 2].1;
+            if let Some((port, to)) = list.iter().find_map(|ports| returning(ports, back)) {
+                let protocol = kind.1.name();
+                let (here, there) = match kind.0 {
+                    Side::Host => ("this host", "the guest"),
+                    Side::Guest => ("the guest", "this host"),
+                };
+                return Err(format!(
+                    "{protocol} port {port} of {here} leads to port {to} of {there}, which is forwarded back: remove one \
+                     of them, or give them other numbers"
+                ));
+            }
+        }
+        // Ports that are given come first, so that `all` can leave them out.
+        let is_all = |forwarded: &Forwarded| matches!(forwarded, Forwarded::All);
         for (kind, list) in lists {
-            for forwarded in list {
+            for forwarded in list.iter().filter(|forwarded| !is_all(forwarded)) {
                 match forwarded {
                     Forwarded::Range { address, ports, to } => {
                         for port in ports.clone() {
@@ -81,7 +101,7 @@ impl Ports {
                             self.open(kind, *address, (port, to), false, (config, namespace, files))?;
                         }
                     }
-                    Forwarded::All => self.open_all(kind, (config, namespace, files))?,
+                    Forwarded::All => {}
                     Forwarded::Auto => {
                         let tables = namespace.tables(kind.0.other(), kind.1);
                         if tables.is_empty() {
@@ -92,23 +112,34 @@ impl Ports {
                 }
             }
         }
+        for (kind, list) in lists {
+            if list.iter().any(is_all) {
+                self.open_all(kind, (config, namespace, files))?;
+            }
+        }
         self.follow(config, namespace, files);
         Ok(())
     }
 
-    /// Opens all ports that are free.
+    /// Opens all ports that are free, except those that are forwarded the other way.
     fn open_all(&mut self, kind: Kind, cx: (&NetConfig, &mut Namespace, &EpollSet)) -> Result<(), String> {
         let (config, namespace, files) = cx;
         let clients = ephemeral();
+        let back = self.used_by((kind.0.other(), kind.1));
         let mut failure = None;
-        let mut is_any_open = false;
-        for port in (1..=u16::MAX).filter(|port| !clients.contains(port)) {
+        let mut is_any_open = !back.is_empty();
+        for port in (1..=u16::MAX).filter(|port| !clients.contains(port) && !back.contains(port)) {
             match self.open(kind, None, (port, port), false, (config, namespace, files)) {
                 Ok(()) => is_any_open = true,
                 Err(error) => failure = Some(error),
             }
         }
         if is_any_open { Ok(()) } else { Err(failure.unwrap_or_else(|| "all: no port is left".into())) }
+    }
+
+    /// Returns the numbers of the ports of a direction, and of those to which they lead.
+    fn used_by(&self, kind: Kind) -> BTreeSet<u16> {
+        self.of_kind(kind).flat_map(|port| [port.port, port.to]).collect()
     }
 
     fn open(
@@ -150,7 +181,7 @@ impl Ports {
                     Side::Host => ("", bind_remedy(at, &error)),
                     Side::Guest => (" of the guest", String::new()),
                 };
-                let protocol = if kind.1 == Protocol::Tcp { "TCP" } else { "UDP" };
+                let protocol = kind.1.name();
                 format!("{protocol} {at}{of}: {error}{remedy}")
             })?;
             self.open.insert(self.next, Port { kind, port, to, is_auto, listener });
@@ -191,11 +222,9 @@ impl Ports {
     fn follow(&mut self, config: &NetConfig, namespace: &mut Namespace, files: &EpollSet) {
         let followed = std::mem::take(&mut self.followed);
         for (kind, tables) in &followed {
-            let other = (kind.0.other(), kind.1);
+            let back = self.used_by((kind.0.other(), kind.1));
             let mut wanted = bound(tables, kind.1);
-            self.of_kind(other).for_each(|port| {
-                wanted.remove(&port.port);
-            });
+            wanted.retain(|port| !back.contains(port));
             self.open.retain(|_, port| port.kind != *kind || !port.is_auto || wanted.contains(&port.port));
             let here: BTreeSet<u16> = self.of_kind(*kind).map(|port| port.port).collect();
             let more = AUTO_PORTS_MAX.saturating_sub(self.of_kind(*kind).filter(|port| port.is_auto).count());
@@ -266,9 +295,49 @@ impl Ports {
     }
 }
 
+/// Returns a port of the loopback, and the port to which it leads, if that is forwarded in the list `back` of the
+/// other side.
+fn returning(ports: &Forwarded, back: &[Forwarded]) -> Option<(u16, u16)> {
+    let of_loopback = |ports: &Forwarded| match ports {
+        Forwarded::Range { address, ports, to }
+            if address.is_none_or(|address| address.is_unspecified() || address.is_loopback()) =>
+        {
+            Some((ports.clone(), *to))
+        }
+        _ => None,
+    };
+    let (ports, to) = of_loopback(ports)?;
+    let mut led = ports.enumerate().map(|(index, port)| (port, to + index as u16));
+    let back: Vec<_> = back.iter().filter_map(of_loopback).collect();
+    led.find(|(_, to)| back.iter().any(|(ports, _)| ports.contains(to)))
+}
+
 /// Returns whether an error says that the system, or the namespace, has no IPv6.
 fn has_no_ipv6(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let absent = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(|errno| Some(errno.raw_os_error()));
     absent.contains(&error.raw_os_error()) || error.kind() == io::ErrorKind::InvalidData
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_lead_back_to_their_own_side_are_found() {
+        let rows = [
+            ("8080", "8080", Some((8080, 8080))),
+            ("9000:8080", "8080:9000", Some((9000, 8080))),
+            ("8000-8009:9000-9009", "[::1]:9005:80", Some((8005, 9005))),
+            ("127.0.0.1:65535", "65000-65535", Some((65_535, 65_535))),
+            ("8080:80", "8080", None),
+            ("8080", "all", None),
+            // Only callers of that address reach the port.
+            ("192.0.2.1:8080", "8080", None),
+        ];
+        for (given, back, expected) in rows {
+            let read = |text| Forwarded::parse(text).unwrap();
+            assert_eq!(returning(&read(given), &[read("1"), read(back)]), expected, "{given} {back}");
+        }
+    }
 }
