@@ -134,6 +134,16 @@ kill $guest
 }
 
 #[test]
+fn a_command_begins_after_the_process_that_creates_sockets() {
+    // Otherwise, that process would at times find a command that has ended, and report it.
+    let script = r#"
+for _ in 1 2 3 4 5; do "$kiban" net -t 9000:8080 -- true 2>> "$3/said"; done
+cat "$3/said"
+"#;
+    assert_eq!(run("order", script).0, "");
+}
+
+#[test]
 fn a_port_of_the_guests_loopback_is_forwarded_to_the_hosts() {
     let script = r#"
 "$kiban" net -T 9100:8001 -T 9102-9103:8003-8004 -U 9101:8002 -- python3 "$peers" back
@@ -415,6 +425,9 @@ fn the_network_of_a_process_gets_an_interface_until_the_process_ends() {
     let script = r#"
 unshare --user --map-root-user --net sleep 1000 & guest=$!
 until [ "$(readlink /proc/$guest/ns/net)" != "$(readlink /proc/self/ns/net)" ] && [ "$(cat /proc/$guest/comm)" = sleep ]; do kill -0 $guest; done
+# If a port is in use, kiban does not wait for the end of the process.
+status 1 "$kiban" net -t 192.0.2.1:8000 $guest 2> "$3/said"
+grep -q "192.0.2.1:8000" "$3/said"
 "$kiban" net $guest & board=$!
 inside() { nsenter --preserve-credentials --user --net --target $guest "$@"; }
 until inside ip -o address show eth0 2>/dev/null | grep -q 10.0.2.15; do kill -0 $board; done

@@ -5,6 +5,7 @@ use crate::output::note;
 use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::unix::names;
 use kiban_os::{interface, namespace};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -43,14 +44,23 @@ pub(super) fn serve(options: &Options, command: u32, socket: OwnedFd) -> Result<
     served.map_err(|error| format!("cannot drop privileges: {error}"))
 }
 
+/// Enters namespaces of the guest, whose programs must not trace this process: it still has this host's files.
+fn join_untraced(user: Option<&Path>, net: &Path) -> io::Result<()> {
+    // Once in the guest's user namespace, this process could be traced by the guest's root. A change of
+    // credentials may reset the attribute (prctl(2), PR_SET_DUMPABLE).
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    namespace::join(user, net)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 fn join(user: Option<&Path>, net: &Path) -> Result<(), String> {
-    namespace::join(user, net).map_err(|error| error.to_string())
+    join_untraced(user, net).map_err(|error| error.to_string())
 }
 
 fn join_process(process: u32) -> Result<(), String> {
     let folder = format!("/proc/{process}/ns");
     let joined =
-        namespace::join(Some(Path::new(&format!("{folder}/user"))), Path::new(&format!("{folder}/net")));
+        join_untraced(Some(Path::new(&format!("{folder}/user"))), Path::new(&format!("{folder}/net")));
     joined.map_err(|error| format!("cannot use the network of process {process}: {error}"))
 }
 

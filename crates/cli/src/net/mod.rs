@@ -84,7 +84,14 @@ fn run(options: &Options) -> Result<ExitCode, String> {
                 Target::Machine { .. } => None,
                 _ => receive_file(&socket).map_err(say)?,
             };
-            let namespace = if options.uses_namespace() { receive_file(&socket).map_err(say)? } else { None };
+            let namespace = if options.uses_namespace() {
+                match receive_file(&socket).map_err(say)? {
+                    None => return Ok(ExitCode::FAILURE),
+                    namespace => namespace,
+                }
+            } else {
+                None
+            };
             board::run(options, device, namespace, socket)
         }
         Ok("keeper") => {
@@ -187,11 +194,16 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
             send_file(&to_board, device.as_fd())?;
         }
         if let (true, Some(guest)) = (options.uses_namespace(), &guest) {
-            let (of_board, of_sockets) = UnixStream::pair()?;
+            let (mut of_board, of_sockets) = UnixStream::pair()?;
             let name = format!("sockets-{}", guest.id());
             let started =
                 part(&name, |command| command.stdin(OwnedFd::from(of_sockets)).stdout(Stdio::null()));
-            sockets = Some(started.map_err(io::Error::other)?);
+            sockets = Some(started.map_err(|error| {
+                note!("kiban: {error}");
+                io::Error::other(error)
+            })?);
+            // The command must not run before: it could trace this process, or leave the namespaces.
+            of_board.read_exact(&mut [0])?;
             send_file(&to_board, of_board.as_fd())?;
         }
         // The board has started.
@@ -217,7 +229,7 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
             ExitStatus::default()
         }
     };
-    if status.success() {
+    if is_connected && status.success() {
         end.wait(exit.as_ref()).map_err(say)?;
     }
     // The end of the socket tells the board to finish.

@@ -5,7 +5,7 @@
 //! Sockets     a socket stays in the namespace in which it was created: there, the board binds and connects
 //!             it.
 //! Protocol    a request is one byte, a number in [`SOCKETS`] followed by [`TABLES`]. The answer is one byte,
-//!             with a file if there is one.
+//!             with a file if there is one. Before the first request, the process writes one byte.
 //! Privileges  the process drops all of them before it serves. If a program of the guest kills it, the guest
 //!             only loses its forwarded ports.
 //! Limits      the board waits [`PATIENCE`] for an answer, once: then it asks no more.
@@ -142,15 +142,16 @@ impl Namespace {
 }
 
 /// Serves sockets of this process's network namespace to the other end of `socket`, until that is closed.
-/// Drops all privileges first.
+/// Drops all privileges first, and then writes one byte.
 ///
 /// # Errors
-/// The privileges cannot be dropped.
+/// The privileges cannot be dropped, or the other end is closed.
 pub fn serve_namespace(mut socket: UnixStream) -> io::Result<()> {
-    let tables = TABLES.map(|table| File::open(table).ok());
     // Programs of the guest may be of the same user: they must not trace this process.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let tables = TABLES.map(|table| File::open(table).ok());
     let _sandbox = Sandbox::enter(&[], OnRefusal::Error)?;
+    socket.write_all(&[1])?;
     loop {
         let mut request = [0];
         match socket.read(&mut request) {
