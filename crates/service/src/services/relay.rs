@@ -263,6 +263,11 @@ impl Relays {
         Some(slot)
     }
 
+    /// Returns whether no slot is free.
+    pub(super) fn are_full(&self) -> bool {
+        self.slots.are_taken()
+    }
+
     /// Starts a relay. It moves no data until both sides are connected.
     pub(super) fn begin(
         &mut self,

@@ -188,7 +188,7 @@ impl SessionSlots {
         sessions: impl Iterator<Item = (StreamId, &'a SessionSlot, Instant)> + Clone,
         host: &mut Host<'_>,
     ) -> Option<(SessionSlot, Option<StreamId>)> {
-        let displaced = if self.accounts.borrow().taken < self.most {
+        let displaced = if !self.are_taken() {
             None
         } else {
             let loses = self.loser(net, sessions.clone(), host)?;
@@ -196,6 +196,11 @@ impl SessionSlots {
             Some(of_net.min_by_key(|(_, _, moved_at)| *moved_at)?.0)
         };
         Some((self.give(net), displaced))
+    }
+
+    /// Returns whether no slot is free.
+    pub(super) fn are_taken(&self) -> bool {
+        self.accounts.borrow().taken >= self.most
     }
 
     fn give(&self, net: Option<PeerNet>) -> SessionSlot {
