@@ -12,7 +12,7 @@
 
 use kiban_os::unix::{inherited_file, receive_file, send_file};
 use kiban_sandbox::{OnRefusal, Sandbox};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior, setrlimit};
 use socket2::{Domain, Socket, Type};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -120,24 +120,36 @@ impl Namespace {
 
     fn ask(&mut self, request: usize) -> io::Result<OwnedFd> {
         let socket = self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let answer = socket.write_all(&[request as u8]).and_then(|()| {
-            loop {
-                match receive_file(&*socket) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    answer => break answer,
-                }
+        if let Err(error) = socket.write_all(&[request as u8]) {
+            let is_over = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+            // Otherwise, the system has run out of something for now.
+            return Err(if is_over { self.end(error) } else { error });
+        }
+        let answer = loop {
+            match receive_file(&*socket) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                answer => break answer,
             }
-        });
+        };
         match answer {
             Ok(Some(file)) => Ok(file),
+            Ok(None) => Err(self.end(io::ErrorKind::NotConnected.into())),
             // The answer has no file.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
-            other => {
-                tracing::warn!("the process in the guest's namespace has ended: no more ports are forwarded");
-                self.0 = None;
-                Err(other.err().unwrap_or_else(|| io::ErrorKind::NotConnected.into()))
-            }
+            // The answer may arrive later, and would be taken for the next one.
+            Err(error) => Err(self.end(error)),
         }
+    }
+
+    /// Asks no more.
+    fn end(&mut self, error: io::Error) -> io::Error {
+        tracing::warn!(
+            %error,
+            "the process that creates sockets for the guest has ended: callers at this host's loopback reach the \
+             guest's address and not its loopback, and the guest's loopback is no longer forwarded"
+        );
+        self.0 = None;
+        error
     }
 }
 
@@ -150,6 +162,11 @@ pub fn serve_namespace(mut socket: UnixStream) -> io::Result<()> {
     // Programs of the guest may be of the same user: they must not trace this process.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let tables = TABLES.map(|table| File::open(table).ok());
+    // Files in flight are limited by the soft limit of open files (unix(7), ETOOMANYREFS).
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If this fails, the old limit stays.
+    let _ = setrlimit(Resource::Nofile, limit);
     let _sandbox = Sandbox::enter(&[], OnRefusal::Error)?;
     socket.write_all(&[1])?;
     loop {
@@ -161,15 +178,21 @@ pub fn serve_namespace(mut socket: UnixStream) -> io::Result<()> {
             Err(_) => return Ok(()),
         }
         let number = usize::from(request[0]);
-        let created = SOCKETS.get(number).map(|&(domain, kind)| Socket::new(domain, kind, None));
-        let table = tables.get(number.wrapping_sub(SOCKETS.len())).and_then(Option::as_ref);
-        let answered = match (created, table) {
-            (Some(Ok(created)), _) => send_file(&socket, created.as_fd()),
-            (None, Some(table)) => send_file(&socket, table.as_fd()),
-            _ => socket.write_all(&[0]),
-        };
-        if answered.is_err() {
+        if answer(&mut socket, number, &tables).is_err() {
             return Ok(());
         }
     }
+}
+
+/// Answers a request, without a file if there is none or if it cannot be passed on now.
+fn answer(socket: &mut UnixStream, number: usize, tables: &[Option<File>]) -> io::Result<()> {
+    let created = SOCKETS.get(number).map(|&(domain, kind)| Socket::new(domain, kind, None));
+    let table = tables.get(number.wrapping_sub(SOCKETS.len())).and_then(Option::as_ref);
+    let answered = match (created, table) {
+        (Some(Ok(created)), _) => send_file(&*socket, created.as_fd()),
+        (None, Some(table)) => send_file(&*socket, table.as_fd()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    };
+    // All processes of a user share a limit of files in flight, and those of another guest may use it up.
+    answered.or_else(|_| socket.write_all(&[0]))
 }
