@@ -236,7 +236,8 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
     drop(to_board);
     let ended = board.wait().map_err(say)?;
     if let Some(mut sockets) = sockets {
-        // It ends with the board.
+        // It ends with the board, unless a program of the guest has stopped it.
+        let _ = sockets.kill();
         sockets.wait().map_err(say)?;
     }
     if is_connected && let Target::Machine { link, .. } = &options.target {

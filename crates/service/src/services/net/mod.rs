@@ -277,6 +277,7 @@ impl Net {
 impl Service for Net {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
         self.ports.start(&self.config, &mut self.namespace, &self.files)?;
+        self.namespace.has_started().map_err(|error| format!("cannot set a time limit: {error}"))?;
         self.listener = Some(host.intercept().map_err(|refused| refused.to_string())?);
         Ok(())
     }

@@ -8,10 +8,12 @@
 //!             with a file if there is one. Before the first request, the process writes one byte.
 //! Privileges  the process drops all of them before it serves. If a program of the guest kills it, the guest
 //!             only loses its forwarded ports.
-//! Limits      the board waits [`PATIENCE`] for an answer, once: then it asks no more.
+//! Limits      the board waits [`PATIENCE`] for an answer, because a program of the guest may stop the process.
+//!             Until a late answer has arrived, it does not wait again: what needs a socket fails.
 
 use kiban_os::unix::{inherited_file, receive_file, send_file};
 use kiban_sandbox::{OnRefusal, Sandbox};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior, setrlimit};
 use socket2::{Domain, Socket, Type};
 use std::fs::File;
@@ -21,8 +23,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Much longer than a process on a busy host needs to create a socket.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the whole board may stand still once; a process on a busy host seldom needs longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The same before the guest's programs run.
+const PATIENCE_AT_START: Duration = Duration::from_secs(10);
 
 const SOCKETS: [(Domain, Type); 4] = [
     (Domain::IPV4, Type::STREAM),
@@ -66,7 +70,11 @@ impl Protocol {
 }
 
 /// The way to the guest's namespace.
-pub(super) struct Namespace(Option<UnixStream>);
+pub(super) struct Namespace {
+    socket: Option<UnixStream>,
+    /// Whether the answer to the last request has not arrived.
+    is_late: bool,
+}
 
 impl Namespace {
     /// Takes over the socket with a number, which leads to a process in the namespace.
@@ -76,15 +84,22 @@ impl Namespace {
     pub(super) fn new(number: Option<i32>) -> io::Result<Namespace> {
         let socket = number.map(inherited_file).transpose()?.map(UnixStream::from);
         if let Some(socket) = &socket {
-            socket.set_read_timeout(Some(PATIENCE))?;
-            socket.set_write_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(PATIENCE_AT_START))?;
+            socket.set_write_timeout(Some(PATIENCE_AT_START))?;
         }
-        Ok(Namespace(socket))
+        Ok(Namespace { socket, is_late: false })
+    }
+
+    /// Makes later requests wait for only [`PATIENCE`]: the guest's programs will run.
+    pub(super) fn has_started(&self) -> io::Result<()> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))
     }
 
     /// Returns whether there is a way.
     pub(super) fn is_open(&self) -> bool {
-        self.0.is_some()
+        self.socket.is_some()
     }
 
     /// Returns a new socket on a side, for an address of the family of `address`.
@@ -119,24 +134,40 @@ impl Namespace {
     }
 
     fn ask(&mut self, request: usize) -> io::Result<OwnedFd> {
-        let socket = self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        if self.is_late {
+            let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+            let mut polled = [PollFd::new(socket, PollFlags::IN)];
+            if poll(&mut polled, Some(&Timespec::default()))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            // A file that has come too late is closed.
+            drop(self.receive());
+        }
+        let socket = self.socket.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         if let Err(error) = socket.write_all(&[request as u8]) {
             let is_over = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
             // Otherwise, the system has run out of something for now.
             return Err(if is_over { self.end(error) } else { error });
         }
+        self.receive()
+    }
+
+    /// Receives an answer.
+    fn receive(&mut self) -> io::Result<OwnedFd> {
+        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let answer = loop {
-            match receive_file(&*socket) {
+            match receive_file(socket) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 answer => break answer,
             }
         };
+        self.is_late = matches!(&answer, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         match answer {
             Ok(Some(file)) => Ok(file),
             Ok(None) => Err(self.end(io::ErrorKind::NotConnected.into())),
-            // The answer has no file.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
-            // The answer may arrive later, and would be taken for the next one.
+            // The answer has no file, or comes later.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData || self.is_late => Err(error),
+            // Whether the answer will still arrive is not known.
             Err(error) => Err(self.end(error)),
         }
     }
@@ -148,7 +179,7 @@ impl Namespace {
             "the process that creates sockets for the guest has ended: callers at this host's loopback reach the \
              guest's address and not its loopback, and the guest's loopback is no longer forwarded"
         );
-        self.0 = None;
+        self.socket = None;
         error
     }
 }
@@ -195,4 +226,38 @@ fn answer(socket: &mut UnixStream, number: usize, tables: &[Option<File>]) -> io
     };
     // All processes of a user share a limit of files in flight, and those of another guest may use it up.
     answered.or_else(|_| socket.write_all(&[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_dropped_and_delays_only_one_request() {
+        let (own, other) = UnixStream::pair().unwrap();
+        own.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut namespace = Namespace { socket: Some(own), is_late: false };
+        assert_eq!(namespace.ask(0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // No second request is sent before the first has been answered.
+        assert_eq!(namespace.ask(1).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let answers = [Type::STREAM, Type::DGRAM].map(|kind| Socket::new(Domain::IPV4, kind, None).unwrap());
+        answers.iter().for_each(|file| send_file(&other, file.as_fd()).unwrap());
+        let answered = Socket::from(namespace.ask(2).unwrap());
+        assert_eq!(answered.r#type().unwrap(), Type::DGRAM);
+        let mut requests = [0; 2];
+        (&other).read_exact(&mut requests).unwrap();
+        assert_eq!(requests, [0, 2]);
+    }
+
+    #[test]
+    fn an_answer_without_a_file_does_not_end_the_way() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        let mut namespace = Namespace { socket: Some(own), is_late: false };
+        answer(&mut other, usize::MAX, &[]).unwrap();
+        assert_eq!(namespace.ask(9).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        answer(&mut other, 0, &[]).unwrap();
+        assert!(namespace.ask(0).is_ok() && namespace.is_open());
+        drop(other);
+        assert!(namespace.ask(0).is_err() && !namespace.is_open());
+    }
 }
