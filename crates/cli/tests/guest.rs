@@ -21,7 +21,7 @@ ip address add fd00:1::1/128 dev lo
 kiban=$1 peers=$2
 mkfifo "$3/ready"
 python3 "$peers" host > "$3/ready" & host=$!
-trap 'kill $host ${guest-} ${board-} 2>/dev/null || true' EXIT
+trap 'kill $host ${guest-} ${board-} ${other-} 2>/dev/null || true' EXIT
 read -r ready < "$3/ready"
 # Checks that a command fails, or exits with a status. A plain `!` is exempt from `set -e`.
 fails() { if "$@"; then echo "should fail: $*"; exit 1; fi; }
@@ -190,6 +190,23 @@ until [ "$(count)" -ge 1024 ]; do kill -0 $guest; done
 kill $guest
 "#;
     assert_eq!(run("auto", script).0, "?\n::1\n127.0.0.1\n");
+}
+
+#[test]
+fn client_ports_of_udp_are_not_forwarded_at_any_time() {
+    // The range of such ports is that of the start, although the board cannot read it later.
+    let script = r#"
+echo 20000 60999 > /proc/sys/net/ipv4/ip_local_port_range
+python3 "$peers" tell 20001 & board=$!
+"$kiban" net -U auto -- sh -c '
+    echo > "$2/ready"
+    python3 "$1" ask 127.0.0.1 8081
+    grep ":4E21 " /proc/net/udp || true' sh "$peers" "$3" & guest=$!
+read -r ready < "$3/ready"
+python3 "$peers" tell & other=$!
+wait $guest
+"#;
+    assert_eq!(run("clients", script).0, "127.0.0.1\n");
 }
 
 #[test]

@@ -12,7 +12,7 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py many        listens at 1100 ports from 16384 up
        peers.py flood PORT  opens more connections to its loopback than the board allows, and then one more
        peers.py try ADDRESS PORT    uploads until it works
-       peers.py tell        answers datagrams at port 8081 with their sender's address, for `-u`
+       peers.py tell [PORT] answers datagrams at port 8081, or another, with their sender's address, for `-u`
        peers.py ask ADDRESS PORT    sends datagrams until an answer arrives, and prints it
        peers.py names ADDRESS       resolves a name at a name server
        peers.py watch FILE          checks that a server is reached again and again, until the file exists
@@ -173,9 +173,9 @@ def serve():
         digest(listener.accept()[0])
 
 
-def tell():
+def tell(port=TOLD):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("0.0.0.0", TOLD))
+        sock.bind(("0.0.0.0", port))
         while True:
             data, peer = sock.recvfrom(1 << 16)
             sock.sendto(peer[0].encode(), peer)
@@ -348,6 +348,8 @@ if part == "call":
     upload("127.0.0.1", int(sys.argv[2]))
 elif part == "ask":
     ask(sys.argv[2], int(sys.argv[3]))
+elif part == "tell":
+    tell(*map(int, sys.argv[2:]))
 elif part == "seen":
     seen(sys.argv[2], int(sys.argv[3]))
 elif part == "flood":
@@ -367,4 +369,4 @@ elif part == "machine":
 elif part == "loopback":
     upload(GATEWAY, LOCAL, b"loopback")
 else:
-    {"host": host, "guest": guest, "serve": serve, "tell": tell, "see": see, "back": back, "many": many}[part]()
+    {"host": host, "guest": guest, "serve": serve, "see": see, "back": back, "many": many}[part]()

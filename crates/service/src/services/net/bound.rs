@@ -16,8 +16,9 @@ const TABLE_BYTES_MAX: u64 = 256 << 10;
 const LISTENS: &str = "0A";
 const IS_UNCONNECTED: &str = "07";
 
-/// Returns the ports at which TCP listens, or at which unconnected UDP sockets receive.
-pub(super) fn bound(tables: &[File], protocol: Protocol) -> BTreeSet<u16> {
+/// Returns the ports at which TCP listens, or at which unconnected UDP sockets receive; `clients` are those of UDP
+/// that the system gives to clients.
+pub(super) fn bound(tables: &[File], protocol: Protocol, clients: &RangeInclusive<u16>) -> BTreeSet<u16> {
     let mut ports = BTreeSet::new();
     let mut text = Vec::new();
     for table in tables {
@@ -27,7 +28,6 @@ pub(super) fn bound(tables: &[File], protocol: Protocol) -> BTreeSet<u16> {
     }
     if protocol == Protocol::Udp {
         // Clients have these ports, each for a short time.
-        let clients = ephemeral();
         ports.retain(|port| !clients.contains(port));
     }
     ports
@@ -58,7 +58,8 @@ fn listed(text: &str, protocol: Protocol) -> impl Iterator<Item = u16> {
     })
 }
 
-/// Returns the ports that the system gives to clients (ip_local_port_range in ip(7)).
+/// Returns the ports that the system gives to clients (ip_local_port_range in ip(7)). The board's sandbox
+/// forbids the file, so this is called only at the start.
 pub(super) fn ephemeral() -> RangeInclusive<u16> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut numbers = text.split_whitespace().map(str::parse);

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 
 /// More ports than a well-behaved program opens, and few enough to be compared once a second.
 const AUTO_PORTS_MAX: usize = 1024;
@@ -51,12 +52,14 @@ pub(super) struct Ports {
     open: BTreeMap<u64, Port>,
     /// The directions with automatic ports, each with the tables of the other side's sockets.
     followed: Vec<(Kind, Vec<File>)>,
+    /// The ports that this host gives to clients; for the guest, they are taken to be the same.
+    clients: RangeInclusive<u16>,
 }
 
 impl Ports {
     /// Returns an empty set; `first` is the number of the first port among the watched files.
     pub(super) fn new(first: u64) -> Ports {
-        Ports { next: first, open: BTreeMap::new(), followed: Vec::new() }
+        Ports { next: first, open: BTreeMap::new(), followed: Vec::new(), clients: ephemeral() }
     }
 
     /// Opens all ports of a configuration.
@@ -124,7 +127,7 @@ impl Ports {
     /// Opens all ports that are free, except those that are forwarded the other way.
     fn open_all(&mut self, kind: Kind, cx: (&NetConfig, &mut Namespace, &EpollSet)) -> Result<(), String> {
         let (config, namespace, files) = cx;
-        let clients = ephemeral();
+        let clients = self.clients.clone();
         let back = self.used_by((kind.0.other(), kind.1));
         let mut failure = None;
         let mut is_any_open = !back.is_empty();
@@ -223,7 +226,7 @@ impl Ports {
         let followed = std::mem::take(&mut self.followed);
         for (kind, tables) in &followed {
             let back = self.used_by((kind.0.other(), kind.1));
-            let mut wanted = bound(tables, kind.1);
+            let mut wanted = bound(tables, kind.1, &self.clients);
             wanted.retain(|port| !back.contains(port));
             self.open.retain(|_, port| port.kind != *kind || !port.is_auto || wanted.contains(&port.port));
             let here: BTreeSet<u16> = self.of_kind(*kind).map(|port| port.port).collect();
