@@ -458,9 +458,10 @@ wait $board
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let rows: [(&[&str], &str); 7] = [
+    let rows: [(&[&str], &str); 8] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
         (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:PORT]"),
+        (&["-T", "0.0.0.0:5432", "--", "true"], "callers of other hosts would reach this host's loopback"),
         (&["1999999999"], "cannot use the network of process 1999999999"),
         (&["--mtu", "100", "--", "true"], "1280..=65520"),
         (&[], "<COMMAND>"),

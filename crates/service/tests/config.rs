@@ -326,6 +326,12 @@ fn wrong_types_and_missing_keys_are_reported_with_an_example() {
             "kind = \"net\"\nguest_tcp = [\"80\"]",
             "ports of the guest are forwarded, but its namespace is not open: `kiban net` opens it",
         ),
+        (
+            "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
+            "kind = \"net\"\nguest_tcp = [\"127.0.0.1:80\", \"0.0.0.0:81\"]",
+            "guest_tcp: `0.0.0.0:81` is open to callers of other hosts, and leads to this one's loopback: \
+             write no address, or one of the loopback",
+        ),
         ("list = true", "list = \"yes\"", "list: `\"yes\"` is a string: write true or false"),
         ("[[route]]", "[route]", "this is a table: write its name in [[ ]], once for each entry"),
         ("[metrics]", "[[metrics]]", "this is a list: write its name in [ ]"),

@@ -73,6 +73,7 @@ pub(crate) fn run_by_name() -> Option<Result<ExitCode, String>> {
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let say = |error: io::Error| error.to_string();
+    options.check_guest_ports()?;
     match std::env::var(PART).as_deref() {
         Ok("board") => {
             // It must hold nothing that somebody waits for, such as a lock or the end of a pipe.

@@ -89,6 +89,17 @@ impl Options {
         [&self.tcp, &self.udp, &self.guest_tcp, &self.guest_udp].into_iter().flatten()
     }
 
+    /// Checks that ports of the guest are open only to its own programs: they lead to this host's loopback.
+    pub(super) fn check_guest_ports(&self) -> Result<(), String> {
+        match self.guest_tcp.iter().chain(&self.guest_udp).find(|ports| !ports.is_of_loopback()) {
+            None => Ok(()),
+            Some(ports) => Err(format!(
+                "-T and -U {ports}: callers of other hosts would reach this host's loopback; give no address, or \
+                 one of the loopback"
+            )),
+        }
+    }
+
     /// Returns whether the board needs sockets in the guest's namespace.
     pub(super) fn uses_namespace(&self) -> bool {
         !matches!(self.target, Target::Machine { .. }) && self.forwarded().next().is_some()

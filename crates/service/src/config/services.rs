@@ -124,6 +124,16 @@ impl Validator<'_> {
             return Err(self.missing(&table.kind, "ports are forwarded to no address", remedy));
         }
         let (guest_tcp, guest_udp) = (forwarded(&table.guest_tcp)?, forwarded(&table.guest_udp)?);
+        let lists = [(&table.guest_tcp, &guest_tcp), (&table.guest_udp, &guest_udp)];
+        for (list, read) in lists {
+            if let Some((word, _)) = words(list).zip(read).find(|(_, ports)| !ports.is_of_loopback()) {
+                let what = format!(
+                    "`{}` is open to callers of other hosts, and leads to this one's loopback",
+                    word.value
+                );
+                return Err(self.at(word, what, "write no address, or one of the loopback"));
+            }
+        }
         let needs = !(guest_tcp.is_empty() && guest_udp.is_empty());
         if needs && table.namespace.is_none() {
             let what = "ports of the guest are forwarded, but its namespace is not open";
