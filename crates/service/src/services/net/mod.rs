@@ -228,7 +228,8 @@ impl Net {
                 flows.send_of_caller(from, payload, open, files, now)
             }
             (None, Some((guest, subnet))) => {
-                self.senders.pass(from, (SocketAddr::new(guest, to), subnet), payload, host, now)
+                let to = SocketAddr::new(guest, to);
+                self.senders.pass(from, (to, subnet), (payload, &self.ports), host, now)
             }
             (None, None) => false,
         };
