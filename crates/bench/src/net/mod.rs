@@ -1,8 +1,8 @@
 //! `kiban net` as the network of a guest, compared with pasta, slirp4netns, and the kernel alone.
 //!
 //! Claim     at MTU 1500, kiban moves ten times as much as pasta from the guest to the host, five times as
-//!           much in the other direction, and 0.3 of what iperf3 reaches over loopback; at MTU 65,520 at least
-//!           as much as pasta. A round trip of one byte takes at most 1.3 times pasta's.
+//!           much in the other direction, and 0.3 of what iperf3 reaches over loopback; at MTU 65,520 at
+//!           least as much as pasta. A round trip of one byte takes at most 1.3 times pasta's.
 //! Host      the benchmark runs in namespaces of its own ([`host`]): their loopback interface is the host's,
 //!           to which every network gives the guest access at its gateway's address.
 //! Guest     a process in namespaces of its own, to which each network attaches with its own options for this
@@ -12,11 +12,11 @@
 //!           loopback, where there is no guest. One round measures all of them.
 //! Fair      the same client and server programs at both ends, with their default settings; nothing is pinned
 //!           to a CPU. iperf3 measures throughput, for a second, at the receiver.
-//! Counted   memory is the sum of the peak resident memory of the network's processes, after 16 streams in each
-//!           direction. CPU time is that of the network's processes, in user and kernel mode, without client
-//!           and server.
-//! Needs     `make verbs` (which puts kiban next to this program), iperf3, iproute2, util-linux, and pasta and
-//!           slirp4netns; rows are skipped for missing networks.
+//! Counted   memory is the sum of the peak resident memory of the network's processes, after 16 streams in
+//!           each direction. CPU time is that of the network's processes, in user and kernel mode, without
+//!           client and server.
+//! Needs     `make verbs` (which puts kiban next to this program), iperf3, iproute2, util-linux, and pasta
+//!           and slirp4netns; rows are skipped for missing networks.
 //! Groups    `KIBAN_BENCH_ROWS=throughput,connections,roundtrip,cpu,memory` selects groups of rows.
 
 mod client;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The guest's address of its gateway, at which it reaches the host's loopback; at the same address, it reaches
-/// the host through the veth.
+/// The guest's address of its gateway, at which it reaches the host's loopback; at the same address, it
+/// reaches the host through the veth.
 const GATEWAY: &str = "10.0.2.2";
 
 /// How long a network may take to start.

@@ -44,7 +44,8 @@ pub(super) fn serve(options: &Options, command: u32, socket: OwnedFd) -> Result<
     served.map_err(|error| format!("cannot drop privileges: {error}"))
 }
 
-/// Enters namespaces of the guest, whose programs must not trace this process: it still has this host's files.
+/// Enters namespaces of the guest, whose programs must not trace this process: it still has this host's
+/// files.
 fn join_untraced(user: Option<&Path>, net: &Path) -> io::Result<()> {
     // Once in the guest's user namespace, this process could be traced by the guest's root. A change of
     // credentials may reset the attribute (prctl(2), PR_SET_DUMPABLE).

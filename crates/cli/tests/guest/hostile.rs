@@ -1,13 +1,14 @@
-//! A hostile guest: sends floods and malformed packets (`hostile.py`), while another guest and a program of the
-//! host go on.
+//! A hostile guest: sends floods and malformed packets (`hostile.py`), while another guest and a program of
+//! the host go on.
 //!
-//! Soak   `KIBAN_SOAK_TIME` (seconds) repeats it with new seeds, from `KIBAN_SOAK_SEED` on, and then waits until
-//!        the board has returned its files; `make soak` does this for ten minutes.
+//! Soak   `KIBAN_SOAK_TIME` (seconds) repeats it with new seeds, from `KIBAN_SOAK_SEED` on, and then waits
+//!        until the board has returned its files; `make soak` does this for ten minutes.
 
 /// The maximum of the board's resident memory, KiB: its packet memory of 64 MiB, and as much again.
 const MEMORY_MAX: &str = "131072";
 
-/// The script's further arguments: the number of frames of each kind, the first seed, and the time in seconds.
+/// The script's further arguments: the number of frames of each kind, the first seed, and the time in
+/// seconds.
 const SCRIPT: &str = r#"
 python3 "$peers" watch "$3/end" > "$3/own" & own=$!
 "$kiban" net -- python3 "$peers" watch "$3/end" > "$3/other" & other=$!

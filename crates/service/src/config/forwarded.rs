@@ -52,8 +52,8 @@ impl Forwarded {
         (ports.len() == to.len()).then(|| Forwarded::Range { address, ports, to: *to.start() })
     }
 
-    /// Returns whether only callers of the same host can reach these ports, if those without an address are open at
-    /// the loopback's.
+    /// Returns whether only callers of the same host can reach these ports, if those without an address are
+    /// open at the loopback's.
     pub fn is_of_loopback(&self) -> bool {
         match self {
             Forwarded::Range { address: Some(address), .. } => address.to_canonical().is_loopback(),

@@ -16,8 +16,8 @@ const TABLE_BYTES_MAX: u64 = 256 << 10;
 const LISTENS: &str = "0A";
 const IS_UNCONNECTED: &str = "07";
 
-/// Returns the ports at which TCP listens, or at which unconnected UDP sockets receive; `clients` are those of UDP
-/// that the system gives to clients.
+/// Returns the ports at which TCP listens, or at which unconnected UDP sockets receive; `clients` are those
+/// of UDP that the system gives to clients.
 pub(super) fn bound(tables: &[File], protocol: Protocol, clients: &RangeInclusive<u16>) -> BTreeSet<u16> {
     let mut ports = BTreeSet::new();
     let mut text = Vec::new();

@@ -183,7 +183,8 @@ impl Flows {
         passed
     }
 
-    /// Records an answer. Only a caller itself keeps its flow alive: later, another program may have its port.
+    /// Records an answer. Only a caller itself keeps its flow alive: later, another program may have its
+    /// port.
     fn touch_by_answer(&mut self, number: u64, now: Instant) {
         if self.flows.get(&number).is_some_and(|flow| !matches!(flow.key, Key::Caller(..))) {
             self.flows.touch(number, now);

@@ -14,8 +14,8 @@
 //!                  board (`splices`, and `flows` for datagrams); so the program at the other end sees a
 //!                  caller of its own host. Callers of other hosts reach the guest through the board, and
 //!                  appear there with their own addresses (a relay, and `senders` for datagrams).
-//! Limits           connections: `sessions`, of which at most half past the board; flows, and senders at forwarded ports: [`idle::ENTRIES_MAX`]
-//!                  each, of which the longest idle one makes room.
+//! Limits           connections: `sessions`, of which at most half past the board; flows, and senders at
+//!                  forwarded ports: [`idle::ENTRIES_MAX`] each, of which the longest idle one makes room.
 
 mod bound;
 mod connections;
@@ -173,7 +173,8 @@ impl Net {
         let spliced = self.spliced(side, caller.ip(), to);
         let Net { bounds, namespace, relays, splices, files, counters, .. } = self;
         // A splice belongs to no address, and is never closed to make room. So that another user of this host
-        // cannot take the slots of the guest and of remote callers, splices get at most half, and only free ones.
+        // cannot take the slots of the guest and of remote callers, splices get at most half, and only free
+        // ones.
         if spliced.is_some() && (splices.len() >= bounds.sessions_max / 2 || relays.are_full()) {
             counters.refused += 1;
             reset(&socket);

@@ -8,8 +8,8 @@
 //!             with a file if there is one. Before the first request, the process writes one byte.
 //! Privileges  the process drops all of them before it serves. If a program of the guest kills it, the guest
 //!             only loses its forwarded ports.
-//! Limits      the board waits [`PATIENCE`] for an answer, because a program of the guest may stop the process.
-//!             Until a late answer has arrived, it does not wait again: what needs a socket fails.
+//! Limits      the board waits [`PATIENCE`] for an answer, because a program of the guest may stop the
+//!             process. Until a late answer has arrived, it does not wait again: what needs a socket fails.
 
 use kiban_os::unix::{inherited_file, receive_file, send_file};
 use kiban_sandbox::{OnRefusal, Sandbox};

@@ -298,8 +298,8 @@ impl Ports {
     }
 }
 
-/// Returns a port of the loopback, and the port to which it leads, if that is forwarded in the list `back` of the
-/// other side.
+/// Returns a port of the loopback, and the port to which it leads, if that is forwarded in the list `back` of
+/// the other side.
 fn returning(ports: &Forwarded, back: &[Forwarded]) -> Option<(u16, u16)> {
     let of_loopback = |ports: &Forwarded| match ports {
         Forwarded::Range { address, ports, to }

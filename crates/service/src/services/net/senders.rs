@@ -56,7 +56,8 @@ impl Senders {
         shown.find(|&at| self.open(&(at, to), ports).is_none_or(|other| other == from))
     }
 
-    /// Returns the sender that a pair stands for; `None` if its port has been closed, perhaps to be opened again.
+    /// Returns the sender that a pair stands for; `None` if its port has been closed, perhaps to be opened
+    /// again.
     fn open(&self, pair: &Pair, ports: &Ports) -> Option<Sender> {
         self.0.get(pair).copied().filter(|(port, _)| ports.get(*port).is_some())
     }
