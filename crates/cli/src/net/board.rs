@@ -18,6 +18,8 @@ use std::process::ExitCode;
 
 /// Open files that are neither sessions nor flows of the guest.
 const OTHER_FILES: u64 = 600;
+/// Files for the flows of callers at forwarded UDP ports.
+const CALLER_FILES: u64 = 512;
 /// Files for the forwarded ports that `auto` finds.
 const AUTO_FILES: usize = 256;
 /// The maximum number of connections of the guest; and the minimum, however few files the process may open.
@@ -87,6 +89,8 @@ fn sessions_max(options: &Options) -> Result<u64, String> {
     let ports = host.map(|ports| count(ports)).iter().sum::<usize>()
         + guest.map(|ports| 2 * count(ports)).iter().sum::<usize>();
     let ports = ports as u64;
+    let has_callers = options.uses_namespace() && !(options.udp.is_empty() && options.guest_udp.is_empty());
+    let others = OTHER_FILES + if has_callers { CALLER_FILES } else { 0 };
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // If this fails, the old limit stays.
@@ -100,7 +104,7 @@ fn sessions_max(options: &Options) -> Result<u64, String> {
     }
     // A connection between loopback addresses has two sockets.
     let each = if options.uses_namespace() { 2 } else { 1 };
-    Ok((files.saturating_sub(OTHER_FILES + ports) / each).clamp(SESSIONS_MIN, SESSIONS_MAX))
+    Ok((files.saturating_sub(others + ports) / each).clamp(SESSIONS_MIN, SESSIONS_MAX))
 }
 
 /// Returns the board's configuration (docs/settings.md).

@@ -52,19 +52,18 @@ pub(super) struct Flows {
     has_warned: bool,
 }
 
-impl Default for Flows {
-    fn default() -> Flows {
+impl Flows {
+    /// Returns an empty set; `first` is the number of the first flow among the watched files.
+    pub(super) fn new(first: u64) -> Flows {
         Flows {
-            next: 0,
+            next: first,
             flows: IdleMap::new(),
             by_key: BTreeMap::new(),
             room: vec![0; 1 << 16],
             has_warned: false,
         }
     }
-}
 
-impl Flows {
     /// Sends a datagram of the guest to a destination. Returns false if it is refused: the destination has no
     /// such port, or this host has no route or no socket.
     pub(super) fn send_datagram(
@@ -238,7 +237,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let address = SocketAddr::from(([127, 0, 0, 1], 40_000));
         let files = EpollSet::new().unwrap();
-        let mut flows = Flows::default();
+        let mut flows = Flows::new(0);
         for key in [Key::Datagrams(address, address), Key::Caller(1, address)] {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
             let number = flows.begin(key, socket, &files, at(0)).unwrap();

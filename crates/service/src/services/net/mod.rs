@@ -14,8 +14,9 @@
 //!                  board (`splices`, and `flows` for datagrams); so the program at the other end sees a
 //!                  caller of its own host. Callers of other hosts reach the guest through the board, and
 //!                  appear there with their own addresses (a relay, and `senders` for datagrams).
-//! Limits           connections: `sessions`, of which at most half past the board; flows, and senders at
-//!                  forwarded ports: [`idle::ENTRIES_MAX`] each, of which the longest idle one makes room.
+//! Limits           connections: `sessions`, of which at most half past the board; flows, flows of callers,
+//!                  and senders at forwarded ports: [`idle::ENTRIES_MAX`] each, of which the longest idle one
+//!                  makes room.
 
 mod bound;
 mod connections;
@@ -46,11 +47,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The numbers among the watched files of the first connection, relay, splice and forwarded port; flows come
-/// first.
-const FIRST_CONNECTION: u64 = 1 << 32;
+/// The numbers among the watched files of the first connection, relay, splice, flow of a caller and forwarded
+/// port; the guest's flows come first.
+const FIRST_CONNECTION: u64 = 1 << 44;
 const FIRST_RELAY: u64 = 1 << 48;
 const FIRST_SPLICE: u64 = 1 << 56;
+const FIRST_CALLER: u64 = 1 << 60;
 const FIRST_PORT: u64 = 1 << 62;
 
 /// The maximum number of connections, or datagrams, that one port passes on in one call, so that others get
@@ -89,6 +91,8 @@ pub struct Net {
     listener: Option<u32>,
     connections: Connections,
     flows: Flows,
+    /// The flows of callers at forwarded ports, who must not take the room of the guest's.
+    callers: Flows,
     namespace: Namespace,
     ports: Ports,
     senders: Senders,
@@ -114,7 +118,8 @@ impl Net {
             files: EpollSet::new()?,
             listener: None,
             connections: Connections::new(FIRST_CONNECTION),
-            flows: Flows::default(),
+            flows: Flows::new(0),
+            callers: Flows::new(FIRST_CALLER),
             ports: Ports::new(FIRST_PORT),
             senders: Senders::new(),
             relays: Relays::new(FIRST_RELAY, bounds.sessions_max),
@@ -224,9 +229,9 @@ impl Net {
         let (payload, from) = (&self.room[..length], (number, sender));
         let passed = match (spliced, self.config.guest_for(sender.ip())) {
             (Some((side, to)), _) => {
-                let Net { namespace, flows, files, .. } = self;
+                let Net { namespace, callers, files, .. } = self;
                 let open = || flows::connect(namespace.socket(side, to, Protocol::Udp)?, to);
-                flows.send_of_caller(from, payload, open, files, now)
+                callers.send_of_caller(from, payload, open, files, now)
             }
             (None, Some((guest, subnet))) => {
                 let to = SocketAddr::new(guest, to);
@@ -308,6 +313,7 @@ impl Service for Net {
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
         self.connections.look(host, now);
         self.flows.look(now);
+        self.callers.look(now);
         self.senders.look(now);
         self.ports.look(&self.config, &mut self.namespace, &self.files);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
@@ -344,9 +350,12 @@ impl Service for Net {
         ready.clear();
         self.files.ready(&mut ready);
         for &number in &ready {
-            let Net { connections, flows, namespace, ports, relays, splices, files, counters, .. } = self;
+            let Net {
+                connections, flows, callers, namespace, ports, relays, splices, files, counters, ..
+            } = self;
             match number {
                 FIRST_PORT.. => self.on_port(number, host, now),
+                FIRST_CALLER.. => counters.datagrams_out += callers.on_ready(number, ports, host, now),
                 FIRST_SPLICE.. => splices.on_ready(number, (namespace, files), counters, now),
                 FIRST_RELAY.. => drop(relays.on_ready(number, host, files, counters, now)),
                 FIRST_CONNECTION.. => connections.on_ready(number, host, files, counters),
