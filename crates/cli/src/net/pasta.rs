@@ -84,6 +84,9 @@ pub(super) struct Pasta {
     /// Forward UDP ports of the guest's loopback to this host's, likewise.
     #[arg(short = 'U', long, value_name = "PORTS")]
     udp_ns: Vec<String>,
+    /// Accepted: callers at this host's loopback reach the guest's loopback in any case.
+    #[arg(long)]
+    host_lo_to_ns_lo: bool,
     /// Record the guest's packets to a capture file.
     #[arg(short = 'p', long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn the_options_of_podman_are_understood() {
         let text = "--config-net -t 127.0.0.1/8080-8080:80-80 -u 5353-5354:53-54 --dns-forward 169.254.1.1 -T none \
-            -U none --no-map-gw --quiet --netns /run/user/1/netns/x --map-guest-addr 169.254.1.2";
+            -U none --no-map-gw --host-lo-to-ns-lo --quiet --netns /run/user/1/netns/x --map-guest-addr 169.254.1.2";
         let options = options(text).unwrap();
         assert!(options.background && options.configures);
         let net = "/run/user/1/netns/x".into();
