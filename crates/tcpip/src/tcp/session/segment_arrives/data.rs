@@ -32,7 +32,7 @@ impl Session {
             return self.abort(ctx);
         }
         if length > 0 {
-            self.rcv_mss = self.rcv_mss.max(length.min(u32::from(ctx.config.mss)));
+            self.measure_segment(length.min(u32::from(ctx.config.mss)), flags);
             if begin == self.rcv_nxt {
                 self.on_in_order(pdu, length, ctx);
             } else {

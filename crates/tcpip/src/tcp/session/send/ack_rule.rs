@@ -9,6 +9,10 @@
 
 use crate::tcp::config::AckUnit;
 use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
+use crate::wire::tcp::Flags;
+
+/// No peer lowers its MSS further; the value is Linux's.
+const MSS_MIN: u32 = 88;
 
 impl Session {
     /// Records `length` bytes that arrived in order, and schedules an acknowledgement, immediate or delayed.
@@ -29,6 +33,17 @@ impl Session {
             self.pending_ack = PendingAck::Delayed;
             self.delayed_ack_deadline = config.ack_due(ctx.cx.now);
         }
+    }
+
+    /// Estimates the size of the peer's full segments from one of `length` bytes: the largest so far, or the
+    /// size of two in a row that do not end a write (PSH), because the peer has lowered its MSS. Segments
+    /// shorter than [`MSS_MIN`] are short writes.
+    pub(in crate::tcp::session) fn measure_segment(&mut self, length: u32, flags: Flags) {
+        let is_repeated = length == self.last_segment_bytes && !flags.has(Flags::PSH);
+        if length > self.rcv_mss || (is_repeated && length >= MSS_MIN) {
+            self.rcv_mss = length;
+        }
+        self.last_segment_bytes = if flags.has(Flags::PSH) { 0 } else { length };
     }
 
     /// Records that the host has consumed `count` bytes, and schedules a window update if one is due.

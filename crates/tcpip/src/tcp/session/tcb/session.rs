@@ -137,6 +137,8 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) unacked_bytes: u32,
     pub(in crate::tcp::session) unacked_segments: u32,
     pub(in crate::tcp::session) rcv_mss: u32,
+    /// The payload of the last segment, bytes; zero if it had PSH.
+    pub(in crate::tcp::session) last_segment_bytes: u32,
     pub(in crate::tcp::session) pending_ack: PendingAck,
     /// Out-of-order segments of this burst; each causes a duplicate ACK, up to a bound (see `data`).
     pub(in crate::tcp::session) dup_acks_due: u8,
@@ -232,6 +234,7 @@ impl Session {
             unacked_bytes: 0,
             unacked_segments: 0,
             rcv_mss: 1,
+            last_segment_bytes: 0,
             pending_ack: PendingAck::None,
             dup_acks_due: 0,
             delayed_ack_deadline: Instant::NEVER,
