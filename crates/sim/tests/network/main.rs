@@ -10,6 +10,7 @@ mod osi;
 #[path = "../../../base/tests/common/refusal.rs"]
 mod refusal;
 mod shards;
+mod short_queue;
 mod traffic;
 mod tx_queues;
 mod worlds;

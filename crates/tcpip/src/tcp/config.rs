@@ -289,6 +289,10 @@ kiban_base::settings! {
         /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879: 536 bytes;
         /// Linux: 512, which is `min_pmtu`, 552 bytes, minus headers).
         mss_min: u16 = 512,
+        /// Path MTU that a session assumes after two timeouts within ten seconds, bytes, if fewer than ten
+        /// segments were outstanding each time: the path may lose long packets (RFC 4821 §7.7), or its queues
+        /// may hold too few of them. With `None`, segments keep their size.
+        timeout_mtu: Option<u32> = Some(1500),
         /// Maximum number of sessions, in any state.
         sessions_max: usize = 16_384,
         /// Maximum number of half-open connections of one listener.

@@ -115,6 +115,7 @@ impl Config {
             loss_detection: LossDetection::NewReno,
             proportional_rate_reduction: false,
             undo_spurious: false,
+            timeout_mtu: None,
             ecn: Ecn::Off,
             limited_transmit: false,
             tail_loss_probe: false,

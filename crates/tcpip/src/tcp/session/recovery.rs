@@ -18,6 +18,9 @@ use kiban_base::Instant;
 
 /// Duplicate ACKs that indicate a loss (RFC 5681 §3.2).
 const THRESHOLD: u8 = 3;
+/// The second timeout within this time, with fewer segments outstanding than this, makes segments shorter.
+const SHORTEN_PERIOD: Duration = Duration::from_secs(10);
+const SHORTEN_BELOW: u32 = 10;
 /// Tail probe timeout before the first RTT sample (RFC 8985 §7.2).
 const TAIL_UNMEASURED: Duration = Duration::from_secs(1);
 
@@ -320,7 +323,7 @@ impl Session {
 
     /// Handles a retransmission timeout with `outstanding` bytes outstanding: everything not SACKed is lost
     /// (RFC 6298 §5.4, RFC 6675 §5.1).
-    pub(super) fn on_retransmission_timeout(&mut self, outstanding: u32, ctx: &SessionContext<'_, '_>) {
+    pub(super) fn on_retransmission_timeout(&mut self, outstanding: u32, ctx: &mut SessionContext<'_, '_>) {
         match &mut self.episode {
             // RFC 5682 §2.1 step 1: data outstanding at the first timeout is still unacknowledged.
             Some(episode) if self.congestion.in_recovery() => episode.on_further_timeout(),
@@ -330,6 +333,7 @@ impl Session {
             // RFC 2018 §8: the peer may have discarded data that it SACKed.
             self.scoreboard.renege();
         }
+        self.shorten_segments(outstanding, ctx);
         self.scoreboard.mark_all_lost();
         self.rack.on_timeout();
         (self.tlp_deadline, self.tlp_due, self.rack_reorder_deadline) =
@@ -338,6 +342,21 @@ impl Session {
         self.recover = self.snd_max;
         self.congestion.on_timeout(self.snd_max, outstanding, self.mss, self.consecutive_timeouts == 1);
         self.on_loss_reduction();
+    }
+
+    /// Makes segments shorter at the second timeout within `SHORTEN_PERIOD` at which few of them were
+    /// outstanding. The path may lose long packets, or its queues may hold too few of them for a loss to be
+    /// repaired without a timeout.
+    fn shorten_segments(&mut self, outstanding: u32, ctx: &mut SessionContext<'_, '_>) {
+        let Some(mtu) = ctx.config.timeout_mtu else { return };
+        if outstanding >= SHORTEN_BELOW * self.mss {
+            return;
+        }
+        let now = ctx.cx.now;
+        let before = self.few_segments_timeout_at.replace(now);
+        if before.is_some_and(|before| before + SHORTEN_PERIOD > now) {
+            self.set_path_mtu(mtu, ctx);
+        }
     }
 
     /// Continues sending at the first unacknowledged byte, and clears the scoreboard.

@@ -116,6 +116,8 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) pacing_deadline: Instant,
     /// Timeouts in a row since the last acceptable segment.
     pub(in crate::tcp::session) consecutive_timeouts: u32,
+    /// The last timeout at which few segments were outstanding.
+    pub(in crate::tcp::session) few_segments_timeout_at: Option<Instant>,
     /// Number of our SYNs that ICMP reported as undeliverable, and how many timeouts preceded the last of
     /// them.
     pub(in crate::tcp::session) unreachable_syns: u32,
@@ -220,6 +222,7 @@ impl Session {
             pacing_deadline: Instant::NEVER,
             rto_deadline: Instant::NEVER,
             consecutive_timeouts: 0,
+            few_segments_timeout_at: None,
             unreachable_syns: 0,
             last_unreachable_syn: None,
             rcv_nxt: Sequence(0),
