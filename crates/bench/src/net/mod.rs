@@ -1,17 +1,17 @@
 //! `kiban net` as the network of a guest, compared with pasta, slirp4netns, and the kernel alone.
 //!
-//! Claim     at MTU 1500, kiban moves ten times as much as pasta from the guest to the host, five times as
-//!           much in the other direction, and 0.3 of what iperf3 reaches over loopback; at MTU 65,520 at
-//!           least as much as pasta. A round trip of one byte takes at most 1.3 times pasta's.
+//! Targets   at MTU 1500, ten times pasta's throughput from the guest to the host, five times in the other
+//!           direction, and 0.3 of what iperf3 reaches over loopback; at MTU 65,520 at least pasta's. A round
+//!           trip of one byte takes at most 1.3 times as long as with pasta.
 //! Host      the benchmark runs in namespaces of its own ([`host`]): their loopback interface is the host's,
 //!           to which every network gives the guest access at its gateway's address.
-//! Guest     a process in namespaces of its own, to which each network attaches with its own options for this
-//!           (`kiban net PROCESS`, `pasta PROCESS`, `slirp4netns PROCESS`). For every sample there are a new
-//!           guest and a new network.
+//! Guest     a process in namespaces of its own, to which each network attaches with its own options for
+//!           this (`kiban net PROCESS`, `pasta PROCESS`, `slirp4netns PROCESS`). For every sample there are a
+//!           new guest and a new network.
 //! Sides     kiban is compared with pasta, with slirp4netns, with a veth between guest and host, and with
 //!           loopback, where there is no guest. One round measures all of them.
-//! Fair      the same client and server programs at both ends, with their default settings; nothing is pinned
-//!           to a CPU. iperf3 measures throughput, for a second, at the receiver.
+//! Fair      the same client and server programs at both ends, with their default settings; nothing is
+//!           pinned to a CPU. iperf3 measures throughput, for a second, at the receiver.
 //! Counted   memory is the sum of the peak resident memory of the network's processes, after 16 streams in
 //!           each direction. CPU time is that of the network's processes, in user and kernel mode, without
 //!           client and server.

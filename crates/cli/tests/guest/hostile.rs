@@ -7,8 +7,8 @@
 /// The maximum of the board's resident memory, KiB: its packet memory of 64 MiB, and as much again.
 const MEMORY_MAX: &str = "131072";
 
-/// The script's further arguments: the number of frames of each kind, the first seed, and the time in
-/// seconds.
+/// `COUNT_` is the number of frames of each kind, `SEED_` the first seed, `SECONDS_` the time, `MEMORY_` the
+/// limit.
 const SCRIPT: &str = r#"
 python3 "$peers" watch "$3/end" > "$3/own" & own=$!
 "$kiban" net -- python3 "$peers" watch "$3/end" > "$3/other" & other=$!

@@ -1,5 +1,5 @@
-//! A switch whose queue holds hardly more than one long segment, like that of an emulator which reads one cell
-//! per datagram from a UDP socket of default size.
+//! A switch whose queue holds hardly more than one long segment, like that of an emulator which reads one
+//! cell per datagram from a UDP socket of default size.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{ConnectionId, Contract, FABRIC_DELAY, Interval, Route, Switch, SwitchPort};
@@ -18,7 +18,8 @@ const RATE: u64 = 100_000;
 const QUEUE_CELLS: usize = 277;
 const SECONDS: u64 = 5;
 
-/// Sends over OC-3c lines and this switch, shaped to a contract if there is one. Returns the throughput, bit/s.
+/// Sends over OC-3c lines and this switch, shaped to a contract if there is one. Returns the throughput,
+/// bit/s.
 fn throughput(contract: Option<Contract>) -> u64 {
     let vc = Vc::new(0, 100);
     let address = |host: u8| IpAddr::from([10, 0, 0, host]);
