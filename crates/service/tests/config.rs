@@ -328,7 +328,7 @@ fn wrong_types_and_missing_keys_are_reported_with_an_example() {
         ),
         (
             "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
-            "kind = \"net\"\nguest_tcp = [\"127.0.0.1:80\", \"0.0.0.0:81\"]",
+            "guest_tcp = [\"127.0.0.1:80\", \"0.0.0.0:81\"]\nkind = \"net\"",
             "guest_tcp: `0.0.0.0:81` is open to callers of other hosts, and leads to this one's loopback: \
              write no address, or one of the loopback",
         ),
