@@ -123,13 +123,18 @@ fn callers_keep_their_addresses_and_those_on_loopback_reach_the_guests() {
 for address in 192.0.2.1 fd00:1::1 127.0.0.1 ::1; do python3 "$peers" seen $address 10999; done
 # Here, the guest serves only 127.0.0.1.
 python3 "$peers" seen ::1 10998
+kill $guest
+wait $guest || true
+# Here, the guest's loopback has no IPv6, as in Docker's namespaces.
+"$kiban" net -t 10000-10999:7081-8080 -- sh -c 'echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6; exec python3 "$1" see' sh "$peers" & guest=$!
+python3 "$peers" seen ::1 10999
 # The guest would look for addresses of its own subnet on its own link.
 ip address add 10.0.2.77/32 dev lo
 ip address add fd6b:6962:616e::77/128 dev lo
 for address in 10.0.2.77 fd6b:6962:616e::77; do python3 "$peers" seen $address 10999; done
 kill $guest
 "#;
-    let seen = "192.0.2.1\nfd00:1::1\n127.0.0.1\n::1\n127.0.0.1\n10.0.2.2\nfd6b:6962:616e::2\n";
+    let seen = "192.0.2.1\nfd00:1::1\n127.0.0.1\n::1\n127.0.0.1\n127.0.0.1\n10.0.2.2\nfd6b:6962:616e::2\n";
     assert_eq!(run("callers", script).0, seen);
 }
 

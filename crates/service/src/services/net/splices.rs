@@ -4,8 +4,8 @@
 //!                needs no packets: it bypasses the board's TCP and the guest's interface.
 //! Half-close     the directions end independently; a reset is passed on as a reset.
 //! Back-pressure  a direction holds at most one piece, and reads no more until the other socket has taken it.
-//! Families       a connection to ::1 that is refused is tried at 127.0.0.1: the other side's program may
-//!                serve only IPv4, and the caller cannot try that itself, since it is connected.
+//! Families       a connection to ::1 that fails is tried at 127.0.0.1: the other side may have no IPv6, or
+//!                its program serve only IPv4, and the caller cannot try that itself, since it is connected.
 //! Limits         each has a session slot of the service, and two sockets.
 
 use super::namespace::{Namespace, Protocol, Side};
@@ -75,13 +75,13 @@ impl Splices {
     pub(super) fn begin(
         &mut self,
         caller: Socket,
-        to: (Side, SocketAddr),
+        mut to: (Side, SocketAddr),
         slot: SessionSlot,
         (namespace, files): (&mut Namespace, &EpollSet),
         counters: &mut ServiceCounters,
         now: Instant,
     ) {
-        let Ok(called) = connect(to, namespace) else {
+        let Ok(called) = connect(&mut to, namespace) else {
             counters.errors += 1;
             reset(&caller);
             return;
@@ -161,10 +161,24 @@ impl Splices {
     }
 }
 
-fn connect((side, to): (Side, SocketAddr), namespace: &mut Namespace) -> io::Result<Socket> {
-    let socket = namespace.socket(side, to, Protocol::Tcp)?;
-    connect_with(&socket, to)?;
-    Ok(socket)
+/// Starts to connect to an address, or to that of IPv4 if this fails.
+fn connect(to: &mut (Side, SocketAddr), namespace: &mut Namespace) -> io::Result<Socket> {
+    let mut try_at = |to: (Side, SocketAddr)| {
+        let socket = namespace.socket(to.0, to.1, Protocol::Tcp)?;
+        if to.1.is_ipv6() {
+            // Where the loopback interface has no ::1, a default route would lead the SYN to the board, and
+            // the connection would fail only after minutes. Before Linux 5.7, this needs privileges.
+            let _ = socket.bind_device(Some(b"lo"));
+        }
+        connect_with(&socket, to.1).map(|()| socket)
+    };
+    match try_at(*to) {
+        Err(_) if to.1.is_ipv6() => {
+            to.1.set_ip(Ipv4Addr::LOCALHOST.into());
+            try_at(*to)
+        }
+        connected => connected,
+    }
 }
 
 impl Splice {
@@ -179,10 +193,10 @@ impl Splice {
         if !self.is_connected {
             match self.ends[CALLED].take_error()? {
                 None => {}
-                Some(error) if error.kind() == io::ErrorKind::ConnectionRefused && self.to.1.is_ipv6() => {
+                Some(_) if self.to.1.is_ipv6() => {
                     self.to.1.set_ip(Ipv4Addr::LOCALHOST.into());
                     // Closing the old socket ends its watch.
-                    self.ends[CALLED] = connect(self.to, namespace)?;
+                    self.ends[CALLED] = connect(&mut self.to, namespace)?;
                     self.watched[CALLED] = None;
                 }
                 Some(error) => return Err(error),
