@@ -371,7 +371,7 @@ until python3 "$peers" machine "$vm" 2> /dev/null; do kill -0 $board; done
 python3 "$peers" machine "$vm"
 kill $board
 wait $board
-fails test -e "$vm" && fails test -e "$vm.lock"
+fails test -e "$vm" && fails test -e "$vm.kiban-lock"
 "$kiban" net --dns 192.0.2.1 --mtu 9000 --qemu-dgram "$own:$vm" & board=$!
 until [ -S "$own" ]; do kill -0 $board; done
 python3 "$peers" machine "$own" "$vm"

@@ -35,7 +35,7 @@ use crate::nic::verbs::become_program;
 use crate::output::note;
 use clap::Parser;
 use kiban_link::address::Transport;
-use kiban_os::unix::{close_inherited_files, inherited_file, receive_file, send_file};
+use kiban_os::unix::{close_inherited_files, inherited_file, receive_file, remove_abandoned, send_file};
 use options::{Options, Target};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify;
@@ -340,11 +340,8 @@ fn open_process(number: u32) -> io::Result<OwnedFd> {
 /// Removes the board's socket, which the sandbox does not let the board do.
 fn remove_socket(link: &Transport) {
     let (Transport::Unix(_, path) | Transport::UnixDatagrams(path, _)) = link else { return };
-    // The board has removed them if its sandbox is off.
-    let _ = std::fs::remove_file(path);
-    let mut lock = path.clone().into_os_string();
-    lock.push(".lock");
-    let _ = std::fs::remove_file(lock);
+    // The board has removed it if its sandbox is off, and another process may have the path now.
+    let _ = remove_abandoned(path);
 }
 
 /// Waits for a signal that ends programs, or for the end of the board, which closes its socket.

@@ -19,7 +19,6 @@ use rustix::net::{SendFlags, SocketType};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -101,19 +100,6 @@ impl AsFd for Stream {
     }
 }
 
-/// Checks that a socket can be created at a path: nothing is there, or a socket, which may be replaced.
-///
-/// # Errors
-/// Another kind of file is there.
-pub(crate) fn check_path(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(about) if !about.file_type().is_socket() => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket is there"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A connection, or a listener that waits for one.
 pub(crate) struct Connection {
     epoll: OwnedFd,
@@ -180,7 +166,7 @@ impl Connection {
         };
         match role {
             Role::Listen => {
-                let open = check_path(path).and_then(|()| unix::Listener::open(path, SocketType::STREAM));
+                let open = unix::Listener::open(path, SocketType::STREAM);
                 let open = open.map_err(|error| say("listen", error))?;
                 Connection::new(Some(Listener::Unix(open)), None, name, None)
             }

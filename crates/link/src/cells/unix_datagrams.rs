@@ -15,13 +15,12 @@
 //!                  has no room stay with the caller.
 //! Not implemented  offloads: a unit is a packet.
 
-use super::connection::check_path;
 use super::udp_cells::with_name;
 use crate::unit::{LONGEST_BYTES, ReceivePage, Unit, UnitError};
 use crate::{BURST, Link, LinkContext, LinkCounters, LinkTraits};
-use kiban_os::unix::Peer;
+use kiban_os::unix::{Peer, SocketPath};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
@@ -32,9 +31,10 @@ use std::path::{Path, PathBuf};
 /// A link over datagrams of Unix sockets.
 pub struct UnixDatagrams<U> {
     epoll: OwnedFd,
+    /// Dropped before the socket.
+    _path: SocketPath,
     /// Receives at the link's path.
     socket: Peer,
-    local: PathBuf,
     /// Sends to the peer, if it exists.
     sender: Option<UnixDatagram>,
     peer: PathBuf,
@@ -55,28 +55,19 @@ impl<U> UnixDatagrams<U> {
     /// # Errors
     /// Another process receives at the link's path, or another file is there.
     pub fn open(local: &Path, peer: &Path, name: &str, mtu_bytes: usize) -> io::Result<UnixDatagrams<U>> {
-        let bind = || -> io::Result<UnixDatagram> {
-            check_path(local)?;
-            // A socket that nothing receives from was left there by a process that was killed.
-            match UnixDatagram::unbound()?.connect(local) {
-                Ok(()) => return Err(io::ErrorKind::AddrInUse.into()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(local)?
-                }
-                Err(_) => {}
-            }
-            let socket = UnixDatagram::bind(local)?;
-            rustix::fs::chmod(local, Mode::RUSR | Mode::WUSR)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
+        let bind = || -> io::Result<(SocketPath, Peer)> {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+            let socket = Peer::new(socket)?;
+            Ok((SocketPath::bind(socket.as_fd(), local)?, socket))
         };
-        let socket = bind().map_err(|error| with_name(name, error))?;
+        let (path, socket) = bind().map_err(|error| with_name(name, error))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &socket, EventData::new_u64(0), EventFlags::IN)?;
         Ok(UnixDatagrams {
             epoll,
-            socket: Peer::new(socket.into())?,
-            local: local.to_owned(),
+            _path: path,
+            socket,
             sender: None,
             peer: peer.to_owned(),
             name: name.to_owned(),
@@ -183,13 +174,6 @@ impl<U: Unit> Link<U> for UnixDatagrams<U> {
 
     fn counters(&self) -> LinkCounters {
         self.counters
-    }
-}
-
-impl<U> Drop for UnixDatagrams<U> {
-    fn drop(&mut self) {
-        // A sandbox may forbid this; the next link replaces the socket.
-        let _ = std::fs::remove_file(&self.local);
     }
 }
 

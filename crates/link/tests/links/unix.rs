@@ -2,7 +2,8 @@
 
 use super::*;
 use std::io::Read;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
 /// Sends a frame from the link, and returns what the peer reads of a stream.
 fn read_one(end: &mut End, peer: &mut UnixStream, frame: &[u8]) -> Vec<u8> {
@@ -98,5 +99,40 @@ fn only_a_stale_socket_at_the_path_is_replaced() {
         let first = End::with(&address);
         assert!(End::open(&address).is_err(), "another process has {address}");
         drop(first);
+    }
+}
+
+#[test]
+fn sockets_and_files_of_other_programs_are_kept() {
+    let (own, peers) = (path("others"), path("others-peer"));
+    for address in [format!("unix-frames:listen:{own}"), format!("unix-datagrams:{own}:{peers}")] {
+        let is_refused = || {
+            let error = End::open(&address).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains("another process listens there"), "{address}: {error}");
+        };
+        let stream = UnixListener::bind(&own).expect("a path");
+        stream.set_nonblocking(true).expect("a socket");
+        is_refused();
+        assert!(stream.accept().is_err(), "the listener notices nothing");
+        UnixStream::connect(&own).expect("the listener is still there");
+        std::fs::remove_file(&own).expect("it is there");
+        let datagrams = UnixDatagram::bind(&own).expect("a path");
+        is_refused();
+        UnixDatagram::unbound().expect("a socket").connect(&own).expect("the socket is still there");
+        std::fs::remove_file(&own).expect("it is there");
+        drop(datagrams);
+        // Another program replaces the link's socket, and has its own lock file.
+        let lock = format!("{own}.lock");
+        std::fs::write(&lock, "").expect("written");
+        let end = End::with(&address);
+        let mode = std::fs::metadata(&own).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_file(&own).expect("it is there");
+        let _other = UnixListener::bind(&own).expect("a path");
+        drop(end);
+        UnixStream::connect(&own).expect("the listener is still there");
+        for path in [&own, &lock] {
+            std::fs::remove_file(path).expect("it is there");
+        }
     }
 }

@@ -26,11 +26,13 @@ mod listener;
 pub mod names;
 mod pass;
 mod peer;
+mod socket_path;
 
 #[cfg(test)]
 mod tests;
 
 pub use listener::Listener;
-pub(crate) use listener::remove_stale;
 pub use pass::{close_inherited_files, inherited_file, receive_file, send_file};
 pub use peer::{Peer, is_at_mark, is_plain_memory};
+pub(crate) use socket_path::remove_stale;
+pub use socket_path::{SocketPath, remove_abandoned};

@@ -273,7 +273,7 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
     let path = place("one");
     // A killed process leaves its socket behind, and a lock file without a lock.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
-    std::fs::write(path.with_extension("lock"), "").expect("a file");
+    std::fs::write(path.with_extension("kiban-lock"), "").expect("a file");
     let open = || Listener::open(&path, SocketType::STREAM);
     for _ in 0..20 {
         // Eight threads open the listener at the same time; exactly one succeeds.
@@ -292,14 +292,14 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
         assert!(listener.accept().expect("it accepts").is_some());
     }
     assert!(!path.exists(), "it goes with its listener");
-    let _ = std::fs::remove_file(path.with_extension("lock"));
+    let _ = std::fs::remove_file(path.with_extension("kiban-lock"));
 }
 
 #[test]
 fn the_files_of_ended_processes_are_removed_and_those_of_listeners_are_kept() {
     let folder = place("stale");
     std::fs::create_dir_all(&folder).expect("temporary files can be created");
-    let lock = |path: &Path| PathBuf::from(format!("{}.lock", path.display()));
+    let lock = |path: &Path| PathBuf::from(format!("{}.kiban-lock", path.display()));
     let age = |path: &Path| {
         let file = std::fs::File::options().write(true).open(lock(path)).expect("it is there");
         file.set_modified(std::time::UNIX_EPOCH).expect("it is ours");
@@ -313,7 +313,7 @@ fn the_files_of_ended_processes_are_removed_and_those_of_listeners_are_kept() {
         std::fs::write(lock(path), "").expect("a file");
     }
     [&alive, &dead, &board].into_iter().for_each(|path| age(path));
-    super::listener::remove_stale(&folder);
+    super::remove_stale(&folder);
     let there = [&alive, &dead, &new, &board].map(|path| (path.exists(), lock(path).exists()));
     assert_eq!(there, [(true, true), (false, false), (true, true), (true, true)]);
     drop(listener);
