@@ -141,6 +141,12 @@ impl<U: Unit> Link<U> for UnixDatagrams<U> {
             let length = match self.socket.receive(&mut self.received) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // Somebody sent a file descriptor.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    self.socket.discard_datagram().map_err(|error| with_name(&self.name, error))?;
+                    self.counters.malformed += 1;
+                    continue;
+                }
                 Err(error) => return Err(with_name(&self.name, error)),
             };
             match U::from_received(&self.received[..length], &mut self.page, lent) {

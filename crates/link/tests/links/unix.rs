@@ -1,7 +1,10 @@
 //! Links over Unix sockets: peers that end and start again, and what is at a path before.
 
 use super::*;
-use std::io::Read;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::{IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
@@ -135,4 +138,23 @@ fn sockets_and_files_of_other_programs_are_kept() {
             std::fs::remove_file(path).expect("it is there");
         }
     }
+}
+
+#[test]
+fn a_datagram_with_a_file_descriptor_does_not_end_the_link() {
+    let (own, peers) = (path("files"), path("files-peer"));
+    let mut end = End::with(&format!("unix-datagrams:{own}:{peers}"));
+    let peer = UnixDatagram::unbound().expect("a socket");
+    peer.connect(&own).expect("it receives");
+    let frame = [9; 60];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [peer.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    // Linux 6.16 does not let it through.
+    let sent = rustix::net::sendmsg(&peer, &[IoSlice::new(&frame)], &mut control, SendFlags::empty());
+    peer.send(&frame).expect("it receives");
+    end.take_until(|end| !end.came.is_empty()).expect("the link is up");
+    assert_eq!(end.came.pop().as_deref(), Some(&frame[..]));
+    assert_eq!(end.counters().malformed, u64::from(sent.is_ok()));
 }

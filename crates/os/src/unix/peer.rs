@@ -17,6 +17,8 @@ use std::sync::Mutex;
 /// Bytes per read from a socket that is being closed, and the maximum number of such reads.
 const DRAIN_BYTES: usize = 16 << 10;
 const DRAINS_MAX: usize = 64;
+/// Most files in a message (`SCM_MAX_FD` of Linux).
+const FILES_MAX: usize = 253;
 /// `SO_PASSRIGHTS` of Linux 6.16, which the libc crate does not define.
 const SO_PASSRIGHTS: libc::c_int = 83;
 /// `SIOCATMARK` of asm-generic/sockios.h, which the libc crate does not define.
@@ -149,6 +151,24 @@ impl Peer {
             (0, SocketType::STREAM) => Ok(0),
             _ => self.take(&mut into[..length]),
         }
+    }
+
+    /// Discards the datagram that [`Peer::receive`] refused, and closes its files on a thread that may block.
+    ///
+    /// # Errors
+    /// A system call failed.
+    pub fn discard_datagram(&self) -> io::Result<()> {
+        let _turn = lock(&self.turn);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        rustix::net::recvmsg(self, &mut [IoSliceMut::new(&mut [0])], &mut control, flags)?;
+        for one in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = one {
+                rights.for_each(|file| self.closer.close(file));
+            }
+        }
+        Ok(())
     }
 
     /// Receives bytes, and one file with them if it is memory ([`is_plain_memory`]).

@@ -105,6 +105,19 @@ fn an_unexpected_file_is_rejected_without_blocking() {
 }
 
 #[test]
+fn a_refused_datagram_is_discarded_without_blocking() {
+    let (peer, theirs) = pair(SocketType::DGRAM);
+    let far = send_lingering(&theirs, b"x", SendFlags::empty());
+    send(&theirs, b"next", &[], SendFlags::empty()).expect("a datagram");
+    at_once(move || {
+        assert_eq!(peer.receive(&mut [0; 9]).expect_err("a file").kind(), io::ErrorKind::InvalidData);
+        peer.discard_datagram().expect("it is there");
+        assert_eq!(peer.receive(&mut [0; 9]).expect("the next datagram"), 4);
+    });
+    assert!(is_closed(far));
+}
+
+#[test]
 fn a_socket_with_files_unread_is_closed_without_waiting() {
     for (kind, first) in [
         (SocketType::STREAM, &b""[..]),
