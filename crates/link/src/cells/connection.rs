@@ -52,8 +52,7 @@ impl Listener {
                 Err(error) if is_for_later(&error) => Ok(None),
                 Err(error) => Err(error),
             },
-            // The errors are temporary.
-            Listener::Unix(listener) => Ok(listener.accept().ok().flatten().map(Stream::Unix)),
+            Listener::Unix(listener) => Ok(listener.accept()?.map(Stream::Unix)),
         }
     }
 }
@@ -107,6 +106,8 @@ pub(crate) struct Connection {
     stream: Option<Stream>,
     /// Whether the epoll watches for room to write.
     looks_for_room: bool,
+    /// Whether the epoll ignores the listener, because accepting failed.
+    is_paused: bool,
     /// The input that has not been consumed is in `room[read..end]`.
     room: Box<[u8]>,
     read: usize,
@@ -193,6 +194,7 @@ impl Connection {
             listener,
             stream: None,
             looks_for_room: false,
+            is_paused: false,
             room: vec![0; ROOM_BYTES].into_boxed_slice(),
             read: 0,
             end: 0,
@@ -258,9 +260,19 @@ impl Connection {
     /// input](Connection::arrived). Returns whether there is more to read now.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         if let (Some(listener), None) = (&self.listener, &self.stream) {
-            match listener.accept() {
+            let accepted = listener.accept();
+            // Errors of Unix listeners are temporary. The peer still waits, so the file would stay readable,
+            // and the board's thread would not sleep. It accepts again at its next turn: the end of a session
+            // causes one, and frees descriptors.
+            if let (Listener::Unix(listener), true) = (listener, accepted.is_err() != self.is_paused) {
+                let events = if self.is_paused { EventFlags::IN } else { EventFlags::empty() };
+                epoll::modify(&self.epoll, listener, EventData::new_u64(0), events)?;
+                self.is_paused = !self.is_paused;
+            }
+            match accepted {
                 Ok(Some(stream)) => self.take(stream)?,
                 Ok(None) => return Ok(false),
+                Err(_) if self.is_paused => return Ok(false),
                 Err(error) => return Err(self.gone(error.kind(), format!("cannot accept: {error}"))),
             }
         }
