@@ -43,6 +43,21 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     })
 }
 
+/// Returns whether a link has only two ends, so that one station is at the other. Through a tap device, this
+/// is the host's kernel or a virtual machine.
+pub(crate) fn has_two_ends(address: &str) -> bool {
+    address.parse::<Address>().is_ok_and(|address| {
+        matches!(
+            address.transport,
+            Transport::Tap(_)
+                | Transport::TapFile(_)
+                | Transport::Unix(..)
+                | Transport::UnixDatagrams(..)
+                | Transport::Tcp(..)
+        )
+    })
+}
+
 /// Returns the name of the device that the board creates and sets up for this address; `None` if it creates
 /// none.
 pub(crate) fn device(address: &str) -> Option<String> {

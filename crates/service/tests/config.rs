@@ -513,6 +513,21 @@ fn an_ethernet_port_can_configure_a_guest() {
     }
     let error = leases("tun:tun0", "\"10.0.0.1/24\"", "guest = \"10.0.0.15/24\"\n").err().unwrap_or_default();
     assert!(error.contains("only a link that carries Ethernet frames"), "{error}");
+    for (link, is_good) in [
+        ("packet:eth0", false),
+        ("xdp:eth0", false),
+        ("udp-frames:127.0.0.1:7000-127.0.0.1:7001", false),
+        ("tap:tap0", true),
+        ("tap-fd:9", true),
+        ("tcp-frames:127.0.0.1:7000", true),
+        ("unix-datagrams:a.sock:b.sock", true),
+    ] {
+        let read = leases(link, "\"10.0.0.1/24\"", "guest = \"10.0.0.15/24\"\n");
+        assert_eq!(read.is_ok(), is_good, "{link}: {read:?}");
+        if let Err(error) = read {
+            assert!(error.contains("may lead to many stations"), "{error}");
+        }
+    }
 }
 
 const BRIDGE: &str = r#"

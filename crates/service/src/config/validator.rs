@@ -535,6 +535,14 @@ impl Validator<'_> {
                 "remove it, or use a link such as unix-frames: without `host`",
             ));
         }
+        if !link::has_two_ends(&table.link) {
+            let wrong = format!(
+                "`{}` may lead to many stations, and the board would give all of them the guest's address",
+                table.link.value
+            );
+            let remedy = "remove it, or use unix-frames:, unix-datagrams:, tap:, tap-fd: or tcp-frames:";
+            return Err(self.at(first, wrong, remedy));
+        }
         let mut guest = GuestConfig { ipv4: None, ipv6: None, names: Vec::new() };
         for word in &table.guest.0 {
             let (address, prefix) = self.address(word)?;
