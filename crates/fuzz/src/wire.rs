@@ -394,7 +394,9 @@ pub(crate) fn dhcpv6_seeds() -> Vec<Vec<u8>> {
     dhcpv6::push_address(&mut address, std::net::Ipv6Addr::LOCALHOST, 1, 2);
     let set = [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0][..], &address].concat();
     let (client, server) = (&[0, 3, 0, 1, 2, 0, 0, 0, 0, 2][..], &[0, 3, 0, 1, 2, 0, 0, 0, 0, 1][..]);
-    let rows: [(u8, &[(u16, &[u8])]); 8] = [
+    /// The type of a message, and its options.
+    type Row<'a> = (u8, &'a [(u16, &'a [u8])]);
+    let rows: [Row<'_>; 8] = [
         (1, &[(CLIENT, client), (ADDRESSES, &set[..12]), (RAPID_COMMIT, &[])]),
         (1, &[(CLIENT, client), (ADDRESSES, &set), (PREFIXES, &set[..12])]),
         (3, &[(CLIENT, client), (SERVER, server), (ADDRESSES, &set)]),
@@ -404,7 +406,7 @@ pub(crate) fn dhcpv6_seeds() -> Vec<Vec<u8>> {
         (8, &[(CLIENT, client), (SERVER, server), (ADDRESSES, &set)]),
         (11, &[(CLIENT, client), (6, &[0, 23, 0, 24])]),
     ];
-    let message = |(kind, options): &(u8, &[(u16, &[u8])])| {
+    let message = |(kind, options): &Row<'_>| {
         let mut bytes = vec![*kind, 1, 2, 3];
         options.iter().for_each(|(code, data)| dhcpv6::push_option(&mut bytes, *code, data));
         bytes
