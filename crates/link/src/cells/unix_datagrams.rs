@@ -7,7 +7,7 @@
 //! Sockets          one is bound to the link's path and receives. Another is connected to the peer's path and
 //!                  sends: only a connected socket becomes writable when there is room in the peer's queue
 //!                  again.
-//! File             an epoll instance, as in [`super::connection`].
+//! File             an epoll instance, as in `connection`.
 //! Peer             units for a peer that does not exist yet are dropped and counted (`no_peer`). The next
 //!                  unit connects again, so a virtual machine can restart.
 //! Access           only this user and root can write to the socket at the link's path.
