@@ -4,7 +4,7 @@
 //! Each test checks that the client gets the standard's diagnostic, that the server logs a line, and that
 //! files are unchanged.
 
-use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
+use super::common::{Fate, Relay, Server, TestDir, kiban, noise, remote, said, same};
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
@@ -13,6 +13,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -34,18 +35,21 @@ fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
     Some(words.map(|word| (*word).to_owned()).collect())
 }
 
+/// Serves a directory on a disk of this size. Returns the server, and the directory's path; `None` if nothing
+/// can be mounted here.
+fn serve_small_disk(dir: &TestDir, size: &str) -> Option<(Server, PathBuf)> {
+    let root = dir.at("root");
+    let script = format!("mount -t tmpfs -o size={size} none \"$0\" && exec \"$@\"");
+    let server = dir.serve(&namespace(&script, root.to_str().expect("text"))?, &[]);
+    // The mount exists only in the server's namespace.
+    let inside = format!("/proc/{}/root{}", server.pid(), root.display());
+    Some((server, inside.into()))
+}
+
 #[test]
 fn a_full_disk_is_reported_and_the_old_file_is_kept() {
     let dir = TestDir::new();
-    let root = dir.at("root");
-    let Some(before) =
-        namespace("mount -t tmpfs -o size=2m none \"$0\" && exec \"$@\"", root.to_str().expect("text"))
-    else {
-        return;
-    };
-    let server = dir.serve(&before, &[]);
-    // The mount exists only in the server's namespace.
-    let inside = std::path::PathBuf::from(format!("/proc/{}/root{}", server.pid(), root.display()));
+    let Some((server, inside)) = serve_small_disk(&dir, "2m") else { return };
     let there = remote(server.port, "there");
     fs::write(dir.at("old"), b"old").expect("written");
     dir.run(&["put", "-q", "old", &there]);
@@ -76,14 +80,7 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
 #[test]
 fn a_put_that_filled_the_disk_is_resumed_once_there_is_room() {
     let dir = TestDir::new();
-    let root = dir.at("root");
-    let Some(before) =
-        namespace("mount -t tmpfs -o size=12m none \"$0\" && exec \"$@\"", root.to_str().expect("text"))
-    else {
-        return;
-    };
-    let server = dir.serve(&before, &[]);
-    let inside = std::path::PathBuf::from(format!("/proc/{}/root{}", server.pid(), root.display()));
+    let Some((server, inside)) = serve_small_disk(&dir, "12m") else { return };
     fs::write(inside.join("ballast"), noise(7_000_000)).expect("written");
     let contents = noise(8_000_000);
     fs::write(dir.at("large"), &contents).expect("written");
