@@ -2,13 +2,10 @@
 
 use crate::Host;
 use core::net::SocketAddr;
-use core::ops::RangeInclusive;
 use kiban_attach::EndReason;
 use kiban_tcpip::tcp::Owner;
 use kiban_tcpip::udp::SocketId;
-
-/// Port range for listeners that do not request a particular port (RFC 6335 §6: the dynamic ports).
-const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
+use kiban_tcpip::wire::DYNAMIC_PORTS;
 
 /// Listens for a program of `owner`, as its operating system would. `::` covers both address families. Port 0
 /// means a random port, or the next free one after it (RFC 6056 §3.3.1). Returns the listener's number and

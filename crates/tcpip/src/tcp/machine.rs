@@ -20,6 +20,7 @@ use crate::tcp::interface::indication::SessionId;
 use crate::tcp::interface::info::Info;
 use crate::tcp::interface::refusal::Refusal;
 use crate::tcp::interface::writer::Writer;
+use crate::wire::DYNAMIC_PORTS;
 use crate::wire::tcp::Header;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -37,8 +38,6 @@ const QUANTUM: usize = 2;
 const STARVED_RETRY: Duration = Duration::from_millis(1);
 /// How long the pool stays marked as contested after an address got too little memory.
 const CONTEST: Duration = Duration::from_secs(5);
-/// Port range for connections opened without a local port (RFC 6335 §6: the dynamic ports).
-const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 
 /// TCP for one board. Call [`Tcp::settle`] after each burst and at [`Tcp::deadline`].
 pub struct Tcp {

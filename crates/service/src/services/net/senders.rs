@@ -11,10 +11,8 @@ use super::ports::Ports;
 use kiban_base::Instant;
 use kiban_board::Host;
 use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::wire::DYNAMIC_PORTS;
 use std::net::{IpAddr, SocketAddr};
-
-/// Ports for senders that would otherwise be shown at the address and port of another (RFC 6335 §6).
-const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
 
 /// A sender as the guest knows it, and the guest's address.
 type Pair = (SocketAddr, SocketAddr);
