@@ -220,6 +220,9 @@ impl Stack {
     pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         let mut count = 0;
         for slice in self.received(id)? {
+            if count == target.len() {
+                break;
+            }
             let part = slice.len().min(target.len() - count);
             target[count..count + part].copy_from_slice(&slice.bytes()[..part]);
             count += part;
