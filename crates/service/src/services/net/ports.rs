@@ -93,10 +93,8 @@ impl Ports {
                 ));
             }
         }
-        // Ports that are given come first, so that `all` can leave them out.
-        let is_all = |forwarded: &Forwarded| matches!(forwarded, Forwarded::All);
         for (kind, list) in lists {
-            for forwarded in list.iter().filter(|forwarded| !is_all(forwarded)) {
+            for forwarded in list {
                 match forwarded {
                     Forwarded::Range { address, ports, to } => {
                         for port in ports.clone() {
@@ -104,6 +102,7 @@ impl Ports {
                             self.open(kind, *address, (port, to), false, (config, namespace, files))?;
                         }
                     }
+                    // Below, so that it can leave out the ports that are given.
                     Forwarded::All => {}
                     Forwarded::Auto => {
                         let tables = namespace.tables(kind.0.other(), kind.1);
@@ -116,7 +115,7 @@ impl Ports {
             }
         }
         for (kind, list) in lists {
-            if list.iter().any(is_all) {
+            if list.contains(&Forwarded::All) {
                 self.open_all(kind, (config, namespace, files))?;
             }
         }
