@@ -118,8 +118,13 @@ pub(super) struct Begin {
 }
 
 impl Begin {
-    /// Returns the state of a relay with a TCP socket of the kernel.
-    pub(super) fn plain(socket: Socket, is_connected: bool, is_open: bool, slot: SessionSlot) -> Begin {
+    /// Returns the state of a relay that only passes data on, as with a TCP socket of the kernel.
+    pub(super) fn plain(
+        socket: impl Into<Line>,
+        is_connected: bool,
+        is_open: bool,
+        slot: SessionSlot,
+    ) -> Begin {
         Begin {
             socket: socket.into(),
             is_connected,

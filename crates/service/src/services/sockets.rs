@@ -300,19 +300,13 @@ impl Sockets {
             return Err(EndReason::TooMany);
         };
         let ends = Some((info.local, remote));
-        let socket = ours.into();
         let begin = Begin {
-            socket,
-            is_connected: true,
-            is_open: false,
             syn_waits,
             has_first: taken > 0,
             skips,
             tells_why: true,
-            waits_for_accept: false,
             ends,
-            options: StreamOptions::default(),
-            slot,
+            ..Begin::plain(ours, true, false, slot)
         };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
@@ -401,24 +395,11 @@ impl Sockets {
             return;
         };
         let ends = Some((local, remote));
-        let socket = socket.into();
         let mut options = self.listeners.get(&listener).map(|listener| listener.options).unwrap_or_default();
         options.apply_all(stream, host);
         // As in Linux, this is an option of listeners only.
         options.set(StreamOption::FastOpen, 0);
-        let begin = Begin {
-            socket,
-            is_connected: true,
-            is_open: true,
-            syn_waits: false,
-            has_first: false,
-            skips: 0,
-            tells_why: false,
-            waits_for_accept: true,
-            ends,
-            options,
-            slot,
-        };
+        let begin = Begin { waits_for_accept: true, ends, options, ..Begin::plain(socket, true, true, slot) };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }

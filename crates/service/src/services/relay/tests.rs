@@ -43,17 +43,10 @@ impl OneRelay {
         theirs.write_all(&self.written).expect("room");
         let slot = relays.take_slot(None, host, counters, now).expect("the only one");
         let begin = Begin {
-            socket: Peer::new(ours.into()).expect("a socket").into(),
-            is_connected: true,
-            is_open: !*is_early,
             syn_waits: *is_early,
-            has_first: false,
-            skips: 0,
             tells_why: *is_early,
-            waits_for_accept: false,
-            ends: None,
             options: self.options,
-            slot,
+            ..Begin::plain(Peer::new(ours.into()).expect("a socket"), true, !*is_early, slot)
         };
         relays.begin(stream, begin, counters, now);
         theirs.shutdown(Shutdown::Write).expect("it is open");
