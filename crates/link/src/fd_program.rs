@@ -102,6 +102,27 @@ impl EpollSet {
         Ok(epoll::modify(&self.0, file, EventData::new_u64(number), interest.flags())?)
     }
 
+    /// Watches a file for the wanted events, or no longer; `watched` tells for which it has been.
+    ///
+    /// # Errors
+    /// The file cannot be watched, or is not watched although `watched` says so.
+    pub fn update(
+        &self,
+        file: impl AsFd,
+        number: u64,
+        watched: &mut Option<Interest>,
+        wanted: Option<Interest>,
+    ) -> io::Result<()> {
+        match (*watched, wanted) {
+            (old, new) if old == new => return Ok(()),
+            (None, Some(wanted)) => self.watch(file, number, wanted)?,
+            (Some(_), Some(wanted)) => self.change(file, number, wanted)?,
+            (_, None) => self.forget(file)?,
+        }
+        *watched = wanted;
+        Ok(())
+    }
+
     /// Stops watching a file that stays open. A file watched for no events would still report its hang-up.
     ///
     /// # Errors

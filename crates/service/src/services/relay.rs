@@ -823,16 +823,7 @@ impl Relay {
         };
         // While the stream is being opened, watch for a hang-up by the program, unless it changes nothing.
         let wanted = (self.waits_to_open() || wanted != Interest::default()).then_some(wanted);
-        if wanted == self.watched {
-            return Ok(());
-        }
-        match (self.watched, wanted) {
-            (None, Some(wanted)) => files.watch(&self.socket, self.number, wanted)?,
-            (Some(_), Some(wanted)) => files.change(&self.socket, self.number, wanted)?,
-            (_, None) => files.forget(&self.socket)?,
-        }
-        self.watched = wanted;
-        Ok(())
+        files.update(&self.socket, self.number, &mut self.watched, wanted)
     }
 }
 

@@ -264,14 +264,7 @@ impl Splice {
                 Interest { read: false, write: end == CALLED }
             };
             let wanted = (wanted != Interest::default()).then_some(wanted);
-            let number = first + end as u64;
-            match (self.watched[end], wanted) {
-                (old, new) if old == new => {}
-                (None, Some(wanted)) => files.watch(&self.ends[end], number, wanted)?,
-                (Some(_), Some(wanted)) => files.change(&self.ends[end], number, wanted)?,
-                (_, None) => files.forget(&self.ends[end])?,
-            }
-            self.watched[end] = wanted;
+            files.update(&self.ends[end], first + end as u64, &mut self.watched[end], wanted)?;
         }
         Ok(())
     }
