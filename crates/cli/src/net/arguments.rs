@@ -141,6 +141,7 @@ impl Net {
         if is_machine && (self.uses_loopback_of_guest() || options.forwarded().any(needs_sockets)) {
             return Err("-T, -U and auto do not work with a virtual machine: its sockets are its own".into());
         }
+        options.configures = !is_machine;
         options.mtu_bytes =
             self.mtu.map_or(if is_machine { 1500 } else { options.mtu_bytes }, |mtu| mtu as usize);
         options.interface.clone_from(&self.interface);

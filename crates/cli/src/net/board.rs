@@ -79,16 +79,15 @@ pub(super) fn run(
 fn sessions_max(options: &Options) -> Result<u64, String> {
     let count = |ports: &[Forwarded]| -> usize {
         let counts = ports.iter().map(|ports| match ports {
+            Forwarded::Range { ports, .. } => ports.len(),
             Forwarded::All => usize::from(u16::MAX),
-            ports => ports.count().unwrap_or(AUTO_FILES),
+            Forwarded::Auto => AUTO_FILES,
         });
         counts.sum()
     };
     // A port of the guest is open on two addresses.
-    let (host, guest) = ([&options.tcp, &options.udp], [&options.guest_tcp, &options.guest_udp]);
-    let ports = host.map(|ports| count(ports)).iter().sum::<usize>()
-        + guest.map(|ports| 2 * count(ports)).iter().sum::<usize>();
-    let ports = ports as u64;
+    let of_guest = 2 * (count(&options.guest_tcp) + count(&options.guest_udp));
+    let ports = (count(&options.tcp) + count(&options.udp) + of_guest) as u64;
     let has_callers = options.uses_namespace() && !(options.udp.is_empty() && options.guest_udp.is_empty());
     let others = OTHER_FILES + if has_callers { CALLER_FILES } else { 0 };
     let mut limit = getrlimit(Resource::Nofile);
@@ -143,11 +142,11 @@ fn configuration(
     add(format!("address = {own}\nmtu = {}", options.mtu_bytes));
     // An interface that kiban has configured needs no IPv6 configuration from the link, which would add other
     // addresses.
-    let is_configured = options.configures && !matches!(options.target, Target::Machine { .. });
     let guests = options.addresses.iter().map(|(guest, _)| guest);
-    let guests = guests.filter(|guest| guest.addr().is_ipv4() || !is_configured);
+    let mut guests = guests.filter(|guest| guest.addr().is_ipv4() || !options.configures).peekable();
+    let has_guests = guests.peek().is_some();
     add(format!("guest = {}", list(guests.map(ToString::to_string))));
-    if options.addresses.iter().any(|(guest, _)| guest.addr().is_ipv4() || !is_configured) {
+    if has_guests {
         add(format!("guest_dns = {}", list(options.name_servers().iter().map(ToString::to_string))));
     }
     add(format!("[[service]]\nkind = \"net\"\nsessions = {sessions}"));

@@ -19,13 +19,18 @@ const RESOLVER: &str = "/etc/resolv.conf";
 /// The system forbids it, and the message says which setting does; or the guest belongs to another user, or
 /// there is none.
 pub(super) fn create(options: &Options) -> Result<OwnedFd, String> {
-    match &options.target {
-        Target::Command(..) => enter_new(options).map_err(|error| error.to_string())?,
-        Target::Process(process) => join_process(*process)?,
-        Target::Namespace { user, net, .. } => join(user.as_deref(), net)?,
-        Target::Machine { .. } => return Err("a virtual machine has no device of this host".into()),
-    }
+    enter(options, || enter_new(options).map_err(|error| error.to_string()))?;
     configure(options)
+}
+
+/// Enters the guest's namespaces; `of_command` does so for a guest that is a command.
+fn enter(options: &Options, of_command: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    match &options.target {
+        Target::Command(..) => of_command(),
+        Target::Process(process) => join_process(*process),
+        Target::Namespace { user, net, .. } => join(user.as_deref(), net),
+        Target::Machine { .. } => Err("a virtual machine has no namespace of this host".into()),
+    }
 }
 
 /// Serves sockets of the guest's namespace to the other end of a socket, until it is closed. `command` is the
@@ -34,12 +39,7 @@ pub(super) fn create(options: &Options) -> Result<OwnedFd, String> {
 /// # Errors
 /// As for [`create`].
 pub(super) fn serve(options: &Options, command: u32, socket: OwnedFd) -> Result<(), String> {
-    match &options.target {
-        Target::Command(..) => join_process(command)?,
-        Target::Process(process) => join_process(*process)?,
-        Target::Namespace { user, net, .. } => join(user.as_deref(), net)?,
-        Target::Machine { .. } => return Err("a virtual machine has no sockets of this host".into()),
-    }
+    enter(options, || join_process(command))?;
     let served = kiban_service::services::serve_namespace(socket.into());
     served.map_err(|error| format!("cannot drop privileges: {error}"))
 }

@@ -76,11 +76,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     options.check_guest_ports()?;
     match std::env::var(PART).as_deref() {
         Ok("board") => {
-            // It must hold nothing that somebody waits for, such as a lock or the end of a pipe.
-            close_inherited_files();
-            // A signal from the command's terminal must not end its network.
-            rustix::process::setsid().map_err(|error| say(error.into()))?;
-            let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
+            let socket = detach().map_err(say)?;
             let device = match options.target {
                 Target::Machine { .. } => None,
                 _ => receive_file(&socket).map_err(say)?,
@@ -96,16 +92,12 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             board::run(options, device, namespace, socket)
         }
         Ok("keeper") => {
-            close_inherited_files();
-            rustix::process::setsid().map_err(|error| say(error.into()))?;
-            let ready = stdin().as_fd().try_clone_to_owned().map_err(say)?;
+            let ready = detach().map_err(say)?;
             start(options, Some(ready))
         }
         Ok(part) => match part.strip_prefix("sockets-").and_then(|guest| guest.parse().ok()) {
             Some(guest) => {
-                close_inherited_files();
-                rustix::process::setsid().map_err(|error| say(error.into()))?;
-                let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
+                let socket = detach().map_err(say)?;
                 guest::serve(options, guest, socket).map(|()| ExitCode::SUCCESS)
             }
             None => become_guest(options, part),
@@ -116,6 +108,15 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             start(options, ready.map_err(|error| format!("--ready-fd: {error}"))?)
         }
     }
+}
+
+/// Separates this process from the one that started it. Returns its standard input, a socket.
+fn detach() -> io::Result<OwnedFd> {
+    // It must hold nothing that somebody waits for, such as a lock or the end of a pipe.
+    close_inherited_files();
+    // A signal from the command's terminal must not end its network.
+    rustix::process::setsid()?;
+    stdin().as_fd().try_clone_to_owned()
 }
 
 /// Starts the first process in the background, and waits until the network works. Prints what it says until

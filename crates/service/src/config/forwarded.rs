@@ -60,14 +60,6 @@ impl Forwarded {
             _ => true,
         }
     }
-
-    /// Returns how many ports these are; `None` if that is not known before they are opened.
-    pub fn count(&self) -> Option<usize> {
-        match self {
-            Forwarded::Range { ports, .. } => Some(ports.len()),
-            Forwarded::All | Forwarded::Auto => None,
-        }
-    }
 }
 
 impl fmt::Display for Forwarded {
