@@ -106,7 +106,7 @@ pub(crate) struct Mismatch {
 }
 
 /// How a script goes on after a mismatch.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Then {
     /// With the next line.
     Next,
@@ -179,7 +179,7 @@ fn written(world: &World, log: &[Entry]) -> String {
         before = *at;
         // Later lines of a burst have the same time and connection as the burst's first line.
         let goes_on = words.starts_with("& ");
-        let label = if label.is_empty() || goes_on { String::new() } else { format!("{label}: ") };
+        let label = if goes_on { String::new() } else { named(label) };
         text += &format!("{when:<9} {label}{words}\n");
     }
     text
@@ -210,10 +210,12 @@ impl Runner {
                 let mark = self.mark;
                 let Err(mismatch) = self.line(line) else { break };
                 let then = mismatch.then;
-                let failure = self.failure(line, mismatch);
+                let mut failure = self.failure(line, mismatch);
                 // The conversation is shown once.
-                let recent = if failures.is_empty() { failure.recent } else { String::new() };
-                failures.push(Failure { recent, ..failure });
+                if !failures.is_empty() {
+                    failure.recent.clear();
+                }
+                failures.push(failure);
                 match then {
                     Then::Stop => return failures,
                     _ if failures.len() == FAILURES_MAX => return failures,
@@ -595,15 +597,18 @@ fn is_check(what: &What) -> bool {
     matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
 }
 
+/// Returns the name of a connection as it begins a line; nothing for the one without a name.
+fn named(label: &str) -> String {
+    if label.is_empty() { String::new() } else { format!("{label}: ") }
+}
+
 fn in_words(world: &World, seen: &Transmitted) -> String {
     let label = seen.connection.map_or("", |index| world.connections[index].label.as_str());
-    let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
-    format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
+    format!("{} {}-> {}", length_of(seen.at.since(world.zero)), named(label), seen.packet)
 }
 
 fn told(world: &World, event: &HostEvent) -> String {
-    let label = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
-    format!("{} {label}told {}", length_of(event.at.since(world.zero)), event.words)
+    format!("{} {}told {}", length_of(event.at.since(world.zero)), named(&event.label), event.words)
 }
 
 /// The fields that `info` can check.
