@@ -163,8 +163,7 @@ impl Bench {
     ) -> &Record {
         let (rounds, gave_up) = self.all_rounds(title, samples);
         let names: Vec<&str> = samples.iter().map(|sample| sample.0).collect();
-        let record = self.record(title, unit, &names, target, rounds, gave_up);
-        self.add(record)
+        self.measured(title, unit, &names, rounds, gave_up, target)
     }
 
     /// Runs the warm-up, and then the rounds that are recorded. Returns those, and whether it gave up.
