@@ -130,11 +130,10 @@ impl Output {
         }
         if self.csv {
             crate::output::print(&made.csv())?;
-        } else if self.full {
-            crate::output::print(&made.to_string())?;
+        } else if self.shows_values() {
+            self.print(made, || made.to_string())?;
         } else {
-            let summary = || overview::summary_table(&overview::places(report)).to_string();
-            self.print(made, summary)?;
+            crate::output::print(&overview::summary_table(&overview::places(report)).to_string())?;
             note!("every value: kiban reproduce {} --full", report.paper);
         }
         Ok(self.strictness.status(report.came_out()))
