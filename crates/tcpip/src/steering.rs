@@ -8,14 +8,15 @@
 //!                  have none either, because the link takes them before UDP.
 
 use crate::ip::Delivery;
+use crate::wire::dhcp;
 use crate::wire::ip::Front;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
 use kiban_base::{RngKey, SecureRng};
 
-/// The UDP ports of DHCP servers and clients.
-const DHCP: [u16; 2] = [67, 68];
+/// The UDP ports of DHCP.
+const DHCP: [u16; 2] = [dhcp::SERVER_PORT, dhcp::CLIENT_PORT];
 /// Bytes of the ports at the front of a TCP or UDP header.
 pub const PORTS_BYTES: usize = 4;
 

@@ -13,7 +13,7 @@
 use super::cache::Advertised;
 use super::dhcp::datagram;
 use super::link::{Link, Output, group_mac6};
-use crate::guest::{Guest, GuestConfig, GuestCounters, LEASE_SECONDS, Target};
+use crate::guest::{Guest, GuestCounters, LEASE_SECONDS, Target};
 use crate::wire::dhcp;
 use crate::wire::dhcpv6;
 use crate::wire::discovery::{ALL_NODES, ALL_ROUTERS, HOP_LIMIT, Item, Message};
@@ -208,7 +208,7 @@ impl Link {
         guest.initial_left = guest.initial_left.saturating_sub(1);
         let pause = if guest.initial_left > 0 { INITIAL_INTERVAL } else { least + random };
         guest.advertise_at = cx.now + pause;
-        let mut bytes = self.advertisement();
+        let Some(mut bytes) = self.advertisement() else { return };
         let length = bytes.len();
         let rest = checksum::pseudo_ipv6(source, ALL_NODES, protocol::ICMPV6, length)
             .plus(Sum::of(&bytes[icmpv6::HEADER_BYTES..]));
@@ -223,12 +223,9 @@ impl Link {
     }
 
     /// Returns an advertisement without its checksum.
-    fn advertisement(&self) -> Vec<u8> {
-        let Some(Guest { config: GuestConfig { ipv6: Some((address, prefix)), .. }, .. }) =
-            self.guest.as_deref()
-        else {
-            return Vec::new();
-        };
+    fn advertisement(&self) -> Option<Vec<u8>> {
+        let config = &self.guest.as_ref()?.config;
+        let (address, prefix) = config.ipv6?;
         let message = Message::RouterAdvertisement {
             hop_limit: DHCPV6_HOP_LIMIT,
             managed: true,
@@ -237,7 +234,7 @@ impl Link {
             reachable_ms: 0,
             retransmit_ms: 0,
         };
-        let names = self.guest.as_ref().map(|guest| guest.config.names6()).unwrap_or_default();
+        let names = config.names6();
         let servers = [&[0, 0][..], &u32::from(ROUTER_LIFETIME_SECONDS).to_be_bytes(), &names].concat();
         let net = u128::MAX.checked_shl(128 - u32::from(prefix.bits())).unwrap_or(0);
         let mut options = vec![
@@ -260,6 +257,6 @@ impl Link {
         for option in &options {
             at += option.write(&mut bytes[at..]);
         }
-        bytes
+        Some(bytes)
     }
 }

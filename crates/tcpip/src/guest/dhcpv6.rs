@@ -42,7 +42,8 @@ pub(super) fn answer(
         return Err(Malformed::OptionLength);
     }
     // §16: which messages have which identifiers.
-    let (named, is_named) = (options.get(option::SERVER), options.get(option::SERVER) == Some(&server[..]));
+    let named = options.get(option::SERVER);
+    let is_named = named == Some(&server[..]);
     let (is_right, is_for_us) = match header.kind {
         Kind::Solicit | Kind::Confirm | Kind::Rebind => (client.is_some() && named.is_none(), true),
         Kind::Request | Kind::Renew | Kind::Release | Kind::Decline => {
