@@ -151,8 +151,8 @@ fn take_lock(path: &Path) -> io::Result<OwnedFd> {
             Err(error) => return Err(error.into()),
         }
         // The previous holder may have removed the file after it was opened here.
-        let (own, there) = (rustix::fs::fstat(&file)?, rustix::fs::lstat(path));
-        if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)) {
+        let own = rustix::fs::fstat(&file)?;
+        if identity(path) == Some((own.st_dev, own.st_ino)) {
             return Ok(file);
         }
     }
