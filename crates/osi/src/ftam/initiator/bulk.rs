@@ -331,8 +331,8 @@ impl Initiator {
         if let Some(running) = &mut self.running {
             // The responder's disk is full. Once it has room again, the transfer may be recovered; if the
             // responder has not kept it, it refuses the recovery.
-            let said = cancel.diagnostic.iter().flat_map(|said| &said.0);
-            let is_full = said.into_iter().any(|item| item.error() == ErrorIdentifier::LOCAL_FAILURE_SPACE);
+            let mut said = cancel.diagnostic.iter().flat_map(|said| &said.0);
+            let is_full = said.any(|item| item.error() == ErrorIdentifier::LOCAL_FAILURE_SPACE);
             running.keeps_docket = is_full && running.is_checked;
             running.fail(cancel.diagnostic.clone());
         }
@@ -381,7 +381,8 @@ impl Initiator {
         }
     }
 
-    fn drop_transfer(&mut self, disk: &mut dyn Disk) {
+    /// Ends the local side of the transfer, and forgets its docket unless that is kept.
+    pub(super) fn drop_transfer(&mut self, disk: &mut dyn Disk) {
         let Some(running) = &mut self.running else { return };
         match running.transfer.take() {
             Some(Transfer::Out { handle, .. }) => disk.leave(handle),

@@ -225,21 +225,12 @@ impl Initiator {
 
     /// Ends the job, and reports its outcome.
     pub(super) fn end(&mut self, disk: &mut dyn Disk) {
-        let Some(mut running) = self.running.take() else { return };
-        match running.transfer.take() {
-            Some(Transfer::Out { handle, .. }) => disk.leave(handle),
-            Some(Transfer::In { begun, .. }) => disk.abandon(begun.handle),
-            _ => {}
-        }
-        let docket = running.docket.as_ref().map(|(_, key)| key.clone());
-        let kept = docket.clone().filter(|_| running.keeps_docket && running.failure.is_some());
-        if let (Some(key), None) = (&docket, &kept) {
-            disk.forget(key);
-        }
+        self.drop_transfer(disk);
+        let Some(running) = self.running.take() else { return };
         self.events.push_back(Event::Ended(match running.failure {
             None => Ok(running.outcome),
             Some(mut failure) => {
-                failure.docket = kept;
+                failure.docket = running.docket.filter(|_| running.keeps_docket).map(|(_, key)| key);
                 // Lists the cause once and first, then its consequences. A responder may repeat the cause in
                 // each response of a group.
                 let mut seen = Vec::new();
