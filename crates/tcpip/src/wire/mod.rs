@@ -12,7 +12,7 @@
 //! functions. A violated rule is reported as a [`Malformed`](kiban_base::Malformed). `write` panics if the
 //! target slice is too short, because that is a bug in the caller.
 
-/// The ports for whoever needs one but no particular one (RFC 6335 §6: the dynamic ports).
+/// The ports from which one is chosen where none is given (RFC 6335 §6: the dynamic ports).
 pub const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 
 pub mod arp;
