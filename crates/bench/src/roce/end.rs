@@ -104,7 +104,7 @@ impl End {
 
     fn poll(&self, queue: &Queue) -> Option<Completion> {
         let mut found = None;
-        self.engine.poll_cq(queue.number, 1, |done| found = Some(done)).expect("it exists");
+        self.engine.poll_cq(queue.number, 1, false, |done| found = Some(done)).expect("it exists");
         found
     }
 

@@ -250,7 +250,8 @@ impl Engine {
     }
 
     /// Takes up to `most` completions and returns how many. If there are none, makes progress and polls once
-    /// more. Completions of flushed work are not taken together with others before them.
+    /// more. Completions of flushed work are not taken together with others before them. If `follows`, the
+    /// program has already taken such another one in this batch.
     ///
     /// # Errors
     /// The queue is unknown.
@@ -259,10 +260,11 @@ impl Engine {
         &self,
         cq: u32,
         most: usize,
+        follows: bool,
         mut take: impl FnMut(Completion),
     ) -> Result<usize, RequestError> {
         let found = self.turn.poll(|board| {
-            let mut has_others = false;
+            let mut has_others = follows;
             for taken in 0..most {
                 // A program that now has all it waited for does not poll again, and so never sees that its
                 // peer has left.

@@ -170,7 +170,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
             return 0;
         }
         let mut place = places;
-        let taken = queue.context.engine.poll_cq(queue.number, room, |event| {
+        let taken = queue.context.engine.poll_cq(queue.number, room, false, |event| {
             // SAFETY: the caller guarantees room for `most` completions, and no more are taken.
             unsafe {
                 place.write(completion(&event));
@@ -196,9 +196,12 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 // ---- extended polling
 
 impl Cq {
-    /// Takes the next completion. Returns whether there was one.
-    fn take(&self) -> Result<bool, c_int> {
-        let taken = self.context.engine.poll_cq(self.number, 1, |event| {
+    /// Takes the next completion: the first of a batch, or one that `follows` others. Returns whether there was
+    /// one.
+    fn take(&self, follows: bool) -> Result<bool, c_int> {
+        // Flushed work may follow flushed work.
+        let follows = follows && self.taken.get().0.status != IBV_WC_WR_FLUSH_ERR;
+        let taken = self.context.engine.poll_cq(self.number, 1, follows, |event| {
             self.taken.set((completion(&event), kiban_os::clock::machine_nanos()));
         });
         let found = taken.map_err(refused)? > 0;
@@ -222,7 +225,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
             return Err(libc::EINVAL);
         }
         queue.polling.lock();
-        let taken = queue.take();
+        let taken = queue.take(false);
         if taken != Ok(true) {
             queue.polling.unlock();
         }
@@ -233,7 +236,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_next_poll` guarantees that `cq` is a live CQ created by this library.
-        if unsafe { given::<Cq>(cq)? }.take()? { Ok(()) } else { Err(libc::ENOENT) }
+        if unsafe { given::<Cq>(cq)? }.take(true)? { Ok(()) } else { Err(libc::ENOENT) }
     })
 }
 

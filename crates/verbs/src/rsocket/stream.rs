@@ -332,7 +332,8 @@ impl Stream {
         let mut slots: SmallVec<[u64; 32]> = SmallVec::new();
         loop {
             let mut batch: SmallVec<[Completion; 32]> = SmallVec::new();
-            let taken = self.engine.poll_cq(self.cq, 32, |completion| batch.push(completion)).unwrap_or(0);
+            let taken =
+                self.engine.poll_cq(self.cq, 32, false, |completion| batch.push(completion)).unwrap_or(0);
             handled |= taken > 0;
             for completion in batch {
                 if matches!(completion.kind, Kind::Receive | Kind::ReceiveImmediate) {

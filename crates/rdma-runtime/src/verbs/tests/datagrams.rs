@@ -67,7 +67,7 @@ fn every_attached_queue_pair_of_every_process_receives_a_copy() {
     sender.send(ours, 3, to(GROUP, MULTICAST_QPN), 5);
     far.next();
     let stayed = near.next();
-    assert_eq!((stayed.id, near.engine.poll_cq(near.cq, 1, |_| {})), (101, Ok(0)));
+    assert_eq!((stayed.id, near.engine.poll_cq(near.cq, 1, false, |_| {})), (101, Ok(0)));
 }
 
 #[test]

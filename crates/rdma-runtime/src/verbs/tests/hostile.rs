@@ -273,7 +273,9 @@ fn a_peer_that_corrupts_shared_memory_ends_only_its_own_connection() {
             memory.write(start + 128, scribbled[..].into()).expect("it is there");
             channel.ring(|| u64::MAX);
             if ended.is_none() {
-                engine.poll_cq(side.cq, 1, |completion| ended = Some(completion)).expect("it is there");
+                engine
+                    .poll_cq(side.cq, 1, false, |completion| ended = Some(completion))
+                    .expect("it is there");
             }
         }
         let ended = ended.unwrap_or_else(|| side.next());

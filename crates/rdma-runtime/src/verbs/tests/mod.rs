@@ -95,12 +95,16 @@ impl Side {
     fn next(&self) -> Completion {
         loop {
             let mut found = None;
-            self.engine.poll_cq(self.cq, 1, |completion| found = Some(completion)).expect("it is there");
+            self.engine
+                .poll_cq(self.cq, 1, false, |completion| found = Some(completion))
+                .expect("it is there");
             if let Some(found) = found {
                 return found;
             }
             self.engine.arm_cq(self.cq, Notify::Any).expect("it is there");
-            self.engine.poll_cq(self.cq, 1, |completion| found = Some(completion)).expect("it is there");
+            self.engine
+                .poll_cq(self.cq, 1, false, |completion| found = Some(completion))
+                .expect("it is there");
             if let Some(found) = found {
                 return found;
             }
@@ -165,7 +169,9 @@ fn a_quiet_connection_is_served_beside_a_busy_one() {
         let mut found = None;
         let end = side.engine.turn.now() + SOON;
         while found.is_none() {
-            side.engine.poll_cq(side.cq, 1, |completion| found = Some(completion)).expect("it is there");
+            side.engine
+                .poll_cq(side.cq, 1, false, |completion| found = Some(completion))
+                .expect("it is there");
             assert!(side.engine.turn.now() < end, "nothing came");
         }
         found
@@ -261,8 +267,9 @@ fn a_queue_pair_can_connect_to_itself() {
     }
 }
 
-#[test]
-fn flushed_work_is_not_polled_together_with_what_completed_before() {
+/// Fills a completion queue with two completions of work that succeeded and three of flushed work, and passes it
+/// to `poll`.
+fn with_flushed_work(poll: impl FnOnce(&Engine, u32)) {
     let engine = open(true);
     let (side, other) = (Side::new(&engine), Side::new(&engine));
     let [(qp, _), (busy, _)] = [&side, &other].map(|side| {
@@ -279,14 +286,35 @@ fn flushed_work_is_not_polled_together_with_what_completed_before() {
         assert_eq!([other.next().status, other.next().status], [Status::Success; 2]);
     }
     engine.modify_to_error(qp).expect("it is there");
-    let mut batches = Vec::new();
-    while batches.iter().map(Vec::len).sum::<usize>() < 5 {
-        let mut batch = Vec::new();
-        engine.poll_cq(side.cq, 8, |one| batch.push(one.status)).expect("it is there");
-        batches.push(batch);
-    }
-    batches.retain(|batch| !batch.is_empty());
-    assert_eq!(batches, [vec![Status::Success; 2], vec![Status::Flushed; 3]]);
+    poll(&engine, side.cq);
+}
+
+#[test]
+fn flushed_work_is_not_polled_together_with_what_completed_before() {
+    with_flushed_work(|engine, cq| {
+        let mut batches = Vec::new();
+        while batches.iter().map(Vec::len).sum::<usize>() < 5 {
+            let mut batch = Vec::new();
+            engine.poll_cq(cq, 8, false, |one| batch.push(one.status)).expect("it is there");
+            batches.push(batch);
+        }
+        batches.retain(|batch| !batch.is_empty());
+        assert_eq!(batches, [vec![Status::Success; 2], vec![Status::Flushed; 3]]);
+    });
+}
+
+#[test]
+fn flushed_work_does_not_follow_what_was_polled_before_in_a_batch() {
+    with_flushed_work(|engine, cq| {
+        let next = |follows| {
+            let mut status = None;
+            engine.poll_cq(cq, 1, follows, |one| status = Some(one.status)).expect("it is there");
+            status
+        };
+        let first = std::iter::repeat_with(|| next(false)).find_map(|status| status);
+        assert_eq!([first, next(true), next(true)], [Some(Status::Success), Some(Status::Success), None]);
+        assert_eq!([next(false), next(false)], [Some(Status::Flushed); 2]);
+    });
 }
 
 #[test]
@@ -317,10 +345,10 @@ fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
         assert_eq!((got.status, got.bytes), (Status::Success, 5));
         // The queue pair does not notice the close until it sends.
         while engine.in_use().streams > 0 {
-            assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
+            assert_eq!(engine.poll_cq(b.cq, 1, false, |_| {}), Ok(0));
         }
         assert_eq!(engine.state(theirs.0), Ok(State::Rts));
-        assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
+        assert_eq!(engine.poll_cq(b.cq, 1, false, |_| {}), Ok(0));
         b.send(theirs.0, 2, Operation::SEND, 1);
         let lost = b.next();
         assert_eq!((lost.id, lost.status), (2, Status::Lost));
@@ -339,7 +367,7 @@ fn work_for_a_vanished_peer_fails_after_other_completions() {
         (0..4).for_each(|id| assert_eq!((b.next().id, a.next().status), (id, Status::Success)));
         engine.destroy_qp(gone.0).expect("it is there");
         while other.in_use().streams > 1 {
-            assert_eq!(other.poll_cq(b.cq, 1, |_| {}), Ok(0));
+            assert_eq!(other.poll_cq(b.cq, 1, false, |_| {}), Ok(0));
         }
         b.send(left.0, 5, Operation::SEND, 1);
         a.send(goes_on.0, 6, Operation::SEND, 1);
@@ -429,7 +457,7 @@ fn a_send_completes_when_a_receive_has_consumed_it() {
         a.send(ours, 1, Operation::write(remote), 8);
         a.send(ours, 2, Operation::SEND, 8);
         assert_eq!(a.next().id, 1);
-        let none = |side: &Side| side.engine.poll_cq(side.cq, 1, |_| ()).expect("it is there") == 0;
+        let none = |side: &Side| side.engine.poll_cq(side.cq, 1, false, |_| ()).expect("it is there") == 0;
         assert!(none(&a) && none(&b), "no receive is posted");
         b.receive(theirs, 3);
         assert_eq!((a.next().id, b.next().id), (2, 3));
@@ -449,7 +477,7 @@ fn a_request_the_peer_denies_completes_with_a_remote_error() {
         assert_eq!(done.id, 1);
         // No flushed completion may be left for a later queue pair.
         engine.reset(ours).expect("it is there");
-        assert_eq!(engine.poll_cq(a.cq, 1, |_| ()), Ok(0));
+        assert_eq!(engine.poll_cq(a.cq, 1, false, |_| ()), Ok(0));
         done.status
     };
     for open in WAYS {
@@ -475,7 +503,7 @@ fn destroying_a_queue_pair_discards_its_completions() {
         }
         let mut found = Vec::new();
         engine
-            .poll_cq(side.cq, 4, |completions| found.push((completions.id, completions.status)))
+            .poll_cq(side.cq, 4, false, |completions| found.push((completions.id, completions.status)))
             .expect("it is there");
         assert_eq!(found, [(1, Status::Flushed)]);
     }
