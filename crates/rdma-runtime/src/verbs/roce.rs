@@ -18,6 +18,8 @@
 //! Memory     packets between processes of this host go through shared memory ([`super::roce_shared`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
 //!            socket.
+//! End        the message that ends a connection comes by another socket than the packets before it. It is
+//!            sent after them, and handled after those that have arrived.
 //! Congestion trains of connected queue pairs are sent as ECN-capable, and the marks of received ones are
 //!            passed to the endpoint, also of relayed packets.
 //! Limits     no fragments: a path MTU must fit the links of the path.
@@ -53,6 +55,9 @@ const WINDOW_BYTES: usize = 256 << 10;
 const TURN_TRAINS: usize = 16;
 /// After fewer bytes than this, it is the next socket's turn.
 const SHORT_BYTES: usize = 512;
+/// Maximum number of turns in which the packets are received that a peer sent before it ended its connection.
+/// A turn may receive only one short packet, and with the smallest path MTU the window has this many.
+const FINAL_TURNS: usize = WINDOW_BYTES / 256;
 /// Time after which all sockets are read, while no thread sleeps: those that were empty, and those of the
 /// connection manager. Reading them takes several microseconds, a poll of shared memory a fraction of one.
 const READ_ALL_INTERVAL: Duration = Duration::from_micros(20);
@@ -306,15 +311,34 @@ impl RoceLinks {
             more |= self.take_refusals(&mut to, &mut room);
             more |= self.take_from_manager(&mut to, &mut room);
         }
-        more |= self.take_from_ports(&mut to, ports, reads_all, &mut room);
-        more |= self.take_from_shared(&mut to, reads_all, &mut room);
-        more |= self.take_from_groups(&mut to, &mut room);
+        more |= self.take_packets(&mut to, ports, reads_all, &mut room);
+        let mut turns = 0;
+        while self.cm.cm.has_disconnected()
+            && turns < FINAL_TURNS
+            && self.take_packets(&mut to, ports, true, &mut room)
+        {
+            turns += 1;
+        }
+        self.room = room;
+        self.more = more;
+    }
+
+    /// Receives from all places but those of the connection manager. Returns whether there may be more.
+    fn take_packets(
+        &mut self,
+        to: &mut Receivers<'_>,
+        ports: &mut Ports,
+        reads_all: bool,
+        room: &mut [u8],
+    ) -> bool {
+        let mut more = self.take_from_ports(to, ports, reads_all, room);
+        more |= self.take_from_shared(to, reads_all, room);
+        more |= self.take_from_groups(to, room);
         let endpoint = &mut self.endpoint;
         more |= self.memory.take(|path, packet| {
             to.take(endpoint, path, packet, false);
         });
-        self.room = room;
-        self.more = more;
+        more
     }
 
     /// Receives what other processes relay to the connection manager. Returns whether there may be more.
@@ -435,6 +459,13 @@ impl RoceLinks {
 
     /// Sends what queue pairs have to send.
     pub(super) fn send(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
+        if self.send_packets(core, qps, ports, now) {
+            self.send_management();
+        }
+    }
+
+    /// Sends the messages of the connection manager.
+    fn send_management(&mut self) {
         while let Some((mut path, mad)) = self.cm.next_mad() {
             let manager = self.shared.get(&path.local.ip()).map(|shared| &shared.manager);
             path.local = manager.map_or(path.local, UdpLink::local);
@@ -449,6 +480,16 @@ impl RoceLinks {
                 _ => drop(manager.map(|socket| socket.send(&datagram, path.remote))),
             }
         }
+    }
+
+    /// Sends the packets of queue pairs. Returns false if a socket has no room for more.
+    fn send_packets(
+        &mut self,
+        core: &mut LinkedNic,
+        qps: &QueuePairs,
+        ports: &mut Ports,
+        now: Instant,
+    ) -> bool {
         loop {
             let departure = match self.unsent.take() {
                 Some(departure) => departure,
@@ -465,7 +506,7 @@ impl RoceLinks {
                         Some(departure) => departure,
                         None => match self.endpoint.next_datagram(nic, path, &mut self.train) {
                             Some(departure) => departure,
-                            None => return,
+                            None => return true,
                         },
                     }
                 }
@@ -485,7 +526,7 @@ impl RoceLinks {
                 SendResult::Some(sent) => {
                     self.train.drain(..sent * departure.each);
                     self.unsent = Some(departure);
-                    return;
+                    return false;
                 }
             }
         }

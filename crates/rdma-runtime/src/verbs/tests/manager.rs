@@ -214,6 +214,27 @@ fn a_port_that_nobody_serves_refuses_before_the_manager_gives_up() {
     assert_eq!(error(client.next()), ConnectError::Unreachable);
 }
 
+#[test]
+fn the_end_of_a_connection_follows_the_packets_before_it() {
+    let (server, client) = (Node::new(), Node::new());
+    let (passive, _) = server.side.qp_at(HERE, Service::Connected);
+    let (active, _) = client.side.qp_at(HERE, Service::Connected);
+    (0..12).for_each(|id| server.side.receive(passive, id));
+    client.side.receive(active, 100);
+    let end = client.connect(active, server.listen(false));
+    server.side.engine.accept(server.request().end, passive, (1, 1), b"").expect("it is asked");
+    assert!(matches!(client.next(), CmEvent::Connected { .. }));
+    assert!(matches!(server.next(), CmEvent::Connected { .. }));
+    server.side.send(passive, 50, Operation::SEND, 5);
+    assert_eq!(client.side.next().status, Status::Success);
+    // The server does not look while these arrive, and then the message that ends the connection.
+    (200..212).for_each(|id| client.side.send(active, id, Operation::SEND, 5));
+    client.side.engine.disconnect(end);
+    assert!(matches!(server.next(), CmEvent::Disconnected { .. }));
+    let completions: Vec<_> = (0..13).map(|_| server.side.next()).collect();
+    assert!(completions.iter().all(|one| one.status == Status::Success), "{completions:?}");
+}
+
 /// Connects a client whose path MTU has the code `ours` (if `None`, that of the loopback) with a server whose
 /// path MTU has `theirs`. Returns both path MTUs in bytes, and how often the client repeated its request.
 fn agreed(ours: Option<u8>, theirs: Option<u8>) -> ([usize; 2], usize) {

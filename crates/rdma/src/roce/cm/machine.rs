@@ -108,6 +108,11 @@ impl Cm {
         self.events.pop_front()
     }
 
+    /// Returns whether an event says that a peer has ended its connection.
+    pub fn has_disconnected(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, CmEvent::Disconnected { .. }))
+    }
+
     /// Returns when [`Cm::advance`] is due; `None`: not without another call.
     pub fn deadline(&self) -> Option<Instant> {
         let firsts = [self.timers.first(), self.time_waits.first()];
