@@ -5,14 +5,14 @@
 //!                  up to 4 ms each; during that time the program answers no peer. A thread that sleeps runs
 //!                  as soon as it is woken.
 //! Method           if a thread's processor is taken away for a millisecond or more between two polls that
-//!                  find nothing, every poll of the process that finds nothing (`Turn::poll`) sleeps until
+//!                  find nothing, and the thread does not sleep meanwhile, every poll of the process that finds nothing (`Turn::poll`) sleeps until
 //!                  something arrives, for at most `NAP`. This lasts `PAUSE` times as long as the loss or, if
 //!                  the processor is lost again soon, at least twice as long as before.
 //! Cost             a poll that finds nothing reads the tick counter. Only if the counter has jumped does it
 //!                  make a system call.
 
 use crate::clock::ticks;
-use crate::wait::switched_away;
+use crate::wait::{Switches, switches};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,25 +32,29 @@ const PAUSE_TICKS_MAX: u64 = 10_000 * JUMP_TICKS;
 struct Processor {
     /// The tick of the thread's last poll that found nothing.
     last: u64,
-    /// Number of involuntary context switches by then.
-    switches: u64,
+    /// The thread's context switches when the counter last jumped.
+    switches: Switches,
 }
 
-thread_local!(static PROCESSOR: Cell<Processor> = const { Cell::new(Processor { last: 0, switches: 0 }) });
+thread_local! {
+    static PROCESSOR: Cell<Processor> =
+        const { Cell::new(Processor { last: 0, switches: Switches { voluntary: 0, involuntary: 0 } }) };
+}
 
 impl Processor {
     /// Records a poll that found nothing. Returns for how many ticks the thread has lost its processor since
     /// the last one.
     #[inline]
-    fn lost(&mut self, tick: u64, switches: impl FnOnce() -> u64) -> Option<u64> {
+    fn lost(&mut self, tick: u64, switches: impl FnOnce() -> Switches) -> Option<u64> {
         let first = self.last == 0;
         let gap = tick.wrapping_sub(std::mem::replace(&mut self.last, tick));
         if gap < JUMP_TICKS {
             return None;
         }
         let before = std::mem::replace(&mut self.switches, switches());
-        // The program may also have computed, or slept.
-        (!first && self.switches > before).then_some(gap)
+        // The program may also have computed, or slept: then the gap does not tell how long others ran.
+        let was_taken = self.switches.involuntary > before.involuntary;
+        (!first && was_taken && self.switches.voluntary == before.voluntary).then_some(gap)
     }
 }
 
@@ -84,7 +88,7 @@ impl Contention {
         let tick = ticks();
         let lost = PROCESSOR.with(|known| {
             let mut now = known.get();
-            let lost = now.lost(tick, switched_away);
+            let lost = now.lost(tick, switches);
             known.set(now);
             lost
         });
@@ -101,20 +105,22 @@ mod tests {
 
     #[test]
     fn a_loss_is_a_jump_of_the_counter_with_an_involuntary_switch() {
-        let mut processor = Processor { last: 0, switches: 0 };
-        // Ticks since the last poll, involuntary switches so far, and the loss.
-        for (at, (gap, switches, lost)) in [
-            (5 * JUMP_TICKS, 7, None), // the first poll, of a thread that was switched away before
-            (100, 8, None),            // without a jump, the switches are not counted
-            (2 * JUMP_TICKS, 7, None), // the program computed
-            (4 * JUMP_TICKS, 9, Some(4 * JUMP_TICKS)),
-            (4 * JUMP_TICKS, 9, None),
+        let mut processor = Processor { last: 0, switches: Switches::default() };
+        // Ticks since the last poll, voluntary and involuntary switches so far, and the loss.
+        for (at, (gap, (voluntary, involuntary), lost)) in [
+            (5 * JUMP_TICKS, (3, 7), None), // the first poll, of a thread that was switched away before
+            (100, (3, 8), None),            // without a jump, the switches are not counted
+            (2 * JUMP_TICKS, (3, 7), None), // the program computed
+            (4 * JUMP_TICKS, (3, 9), Some(4 * JUMP_TICKS)),
+            (4 * JUMP_TICKS, (3, 9), None),
+            (900 * JUMP_TICKS, (4, 10), None), // the program slept, and others ran before or after
+            (4 * JUMP_TICKS, (4, 11), Some(4 * JUMP_TICKS)),
         ]
         .into_iter()
         .enumerate()
         {
             let tick = processor.last + gap;
-            assert_eq!(processor.lost(tick, || switches), lost, "poll {at}");
+            assert_eq!(processor.lost(tick, || Switches { voluntary, involuntary }), lost, "poll {at}");
         }
     }
 

@@ -185,8 +185,17 @@ impl Waiting {
     }
 }
 
-/// Returns the number of involuntary context switches of the calling thread.
-pub fn switched_away() -> u64 {
+/// How often a thread has given its processor to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// To sleep.
+    pub voluntary: u64,
+    /// Because the scheduler let others run.
+    pub involuntary: u64,
+}
+
+/// Returns the number of context switches of the calling thread.
+pub fn switches() -> Switches {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: getrusage writes a whole `rusage` to a location that is large enough, and a structure of
     // integers is valid whatever it holds; the call fails only for an unknown `who` or a bad address.
@@ -195,5 +204,10 @@ pub fn switched_away() -> u64 {
         debug_assert_eq!(result, 0);
         usage.assume_init()
     };
-    usage.ru_nivcsw as u64
+    Switches { voluntary: usage.ru_nvcsw as u64, involuntary: usage.ru_nivcsw as u64 }
+}
+
+/// Returns the number of involuntary context switches of the calling thread.
+pub fn switched_away() -> u64 {
+    switches().involuntary
 }
