@@ -463,15 +463,21 @@ wait $board
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let rows: [(&[&str], &str); 8] = [
+    let own = std::process::id().to_string();
+    let rows: [(&[&str], &str); 13] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
         (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:PORT]"),
         (&["-T", "0.0.0.0:5432", "--", "true"], "callers of other hosts would reach this host's loopback"),
-        (&["1999999999"], "cannot use the network of process 1999999999"),
+        (&["1999999999"], "cannot use the network of process 1999999999: No such process"),
+        (&["0"], "cannot use the network of process 0: No such process"),
+        (&[&own], "it is in this host's network namespace; start it with unshare"),
+        (&["1", "true"], "nothing may follow the process number 1"),
+        (&["--address", "10.0.2.15", "--", "true"], "write ADDRESS/BITS"),
         (&["--mtu", "100", "--", "true"], "1280..=65520"),
         (&[], "<COMMAND>"),
         (&["--qemu-dgram", "vm.sock"], "--qemu-dgram vm.sock: write kiban's path and QEMU's"),
         (&["--qemu-stream", "vm.sock", "--interface", "eth0"], "cannot be used with"),
+        (&["--qemu-stream", "vm.sock", "4711"], "give the command that starts the virtual machine"),
     ];
     for (arguments, message) in rows {
         let output = Command::new(env!("CARGO_BIN_EXE_kiban")).arg("net").args(arguments).output().unwrap();

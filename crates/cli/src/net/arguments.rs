@@ -6,9 +6,10 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kiban_link::Role;
 use kiban_link::address::Transport;
 use kiban_service::config::Forwarded;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Connect a command or a container with other hosts, without privileges.
 ///
@@ -43,13 +44,13 @@ use std::path::PathBuf;
         \n\nExit status: that of the command; 126 or 127 if it cannot be started, 1 if there is no network for it.")]
 pub(crate) struct Net {
     /// The guest's IPv4 address, with the length of its prefix.
-    #[arg(long, value_name = "ADDRESS/BITS", default_value = "10.0.2.15/24")]
+    #[arg(long, value_name = "ADDRESS/BITS", value_parser = network::<Ipv4Net>, default_value = "10.0.2.15/24")]
     address: Ipv4Net,
     /// The guest's default gateway: an address of the board.
     #[arg(long, default_value = "10.0.2.2")]
     gateway: Ipv4Addr,
     /// The guest's IPv6 address, with the length of its prefix.
-    #[arg(long, value_name = "ADDRESS/BITS", default_value = "fd6b:6962:616e::15/64")]
+    #[arg(long, value_name = "ADDRESS/BITS", value_parser = network::<Ipv6Net>, default_value = "fd6b:6962:616e::15/64")]
     address6: Ipv6Net,
     /// The guest's default gateway for IPv6.
     #[arg(long, default_value = "fd6b:6962:616e::2")]
@@ -108,12 +109,17 @@ impl Net {
         let command =
             self.target.split_first().map(|(program, arguments)| (program.clone(), arguments.to_vec()));
         let target = match (self.machine()?, command) {
+            (Some(_), Some((program, _))) if number(&program).is_some() => {
+                return Err(
+                    "give the command that starts the virtual machine, or nothing; not a process".into()
+                );
+            }
             (Some(link), command) => Target::Machine { link, command },
             (None, None) => return Err("no command is given".into()),
-            // A single word that is a number is a process.
-            (None, Some((program, arguments))) => match program.to_str().and_then(|word| word.parse().ok()) {
+            (None, Some((program, arguments))) => match number(&program) {
                 Some(process) if arguments.is_empty() => Target::Process(process),
-                _ => Target::Command(program, arguments),
+                Some(process) => return Err(format!("nothing may follow the process number {process}")),
+                None => Target::Command(program, arguments),
             },
         };
         let mut addresses = vec![(IpNet::V4(self.address), IpAddr::V4(self.gateway))];
@@ -166,6 +172,16 @@ impl Net {
             }
         }
     }
+}
+
+/// Returns the number of a process, if a word is one.
+fn number(word: &OsStr) -> Option<u32> {
+    word.to_str()?.parse().ok()
+}
+
+/// Reads an address with the length of its prefix.
+fn network<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "write ADDRESS/BITS, such as 10.0.2.15/24 or fd00::15/64".into())
 }
 
 /// Reads ports that are forwarded.

@@ -28,6 +28,10 @@ const SESSIONS_MIN: u64 = 64;
 /// The maximum number of connections that wait for an answer of their destination.
 const REQUESTS_MAX: usize = 4096;
 
+/// How often a SYN or its answer to the guest is repeated: for half a minute. The guest is near; and handshakes that
+/// a guest floods the board with would otherwise keep its places for new connections for four minutes.
+const SYN_RETRIES: usize = 4;
+
 /// The largest send buffer of a connection towards the guest. The guest is near, so this is enough for the speed
 /// of the link; the data of many connections then still fits into the processor's cache.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
@@ -140,7 +144,9 @@ fn configuration(
     };
     // What the guest has written before it ended is still delivered.
     add("drain = \"10s\"".into());
-    add(format!("[tcp]\nbacklog = {REQUESTS_MAX}\nsend_buffer_max_bytes = {SEND_BUFFER_BYTES}"));
+    add(format!(
+        "[tcp]\nbacklog = {REQUESTS_MAX}\nsyn_retries = {SYN_RETRIES}\nsend_buffer_max_bytes = {SEND_BUFFER_BYTES}"
+    ));
     add("[memory]\ntransmit = \"32MiB\"\nreceive = \"32MiB\"".into());
     add(format!("[[port]]\nname = \"guest\"\nlink = {}", quoted(link)));
     add(format!("address = {own}\nmtu = {}", options.mtu_bytes));

@@ -265,7 +265,7 @@ impl End {
         match target {
             Target::Command(..) | Target::Machine { .. } => Ok(End::OfCommand),
             Target::Process(number) => {
-                let found = open_process(*number);
+                let found = check_namespace(*number).and_then(|()| open_process(*number));
                 found
                     .map(End::OfProcess)
                     .map_err(|error| format!("cannot use the network of process {number}: {error}"))
@@ -334,8 +334,25 @@ fn part(name: &str, set_up: impl FnOnce(&mut Command) -> &mut Command) -> Result
 
 /// Returns a process that is not confused with a later one of the same number.
 fn open_process(number: u32) -> io::Result<OwnedFd> {
-    let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+    let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
     Ok(pidfd_open(number, PidfdFlags::empty())?)
+}
+
+/// Checks that a process has a network namespace of its own, which this user may enter.
+fn check_namespace(process: u32) -> io::Result<()> {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net"));
+    let advice = |kind, text: &str| Err(io::Error::new(kind, text));
+    match of(&process.to_string()) {
+        Ok(namespace) if namespace == of("self")? => advice(
+            io::ErrorKind::InvalidInput,
+            "it is in this host's network namespace; start it with unshare --user --map-root-user --net",
+        ),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            advice(error.kind(), "only the user who created the namespace, and root, can do this")
+        }
+        // If there is no such process, opening it says so.
+        _ => Ok(()),
+    }
 }
 
 /// Removes the board's socket, which the sandbox does not let the board do.

@@ -128,7 +128,10 @@ pub(super) fn check_gateway(address: IpNet, gateway: IpAddr, names: (&str, &str)
     if address.contains(&gateway) && address.addr() != gateway {
         return Ok(());
     }
-    Err(format!("{} {gateway} must be another address in the network of {} {address}", names.1, names.0))
+    let (own, other) = names;
+    Err(format!(
+        "{other} {gateway} must be another address in the network of {own} {address}; give {other}, too"
+    ))
 }
 
 /// Returns the first name server of this host.

@@ -56,6 +56,9 @@ pub(super) struct Slirp4netns {
     /// Accepted: system calls that the board does not need are forbidden in any case.
     #[arg(long)]
     enable_seccomp: bool,
+    /// Refused: `options` says why.
+    #[arg(short, long, value_name = "PATH", hide = true)]
+    api_socket: Option<PathBuf>,
     /// The number of a process, or the file of a network namespace.
     #[arg(value_name = "PROCESS|PATH")]
     target: PathBuf,
@@ -75,6 +78,13 @@ impl Slirp4netns {
     /// # Errors
     /// An option is invalid or not implemented; the message names it.
     pub(super) fn options(&self) -> Result<Options, String> {
+        if self.api_socket.is_some() {
+            return Err(
+                "--api-socket is not implemented: let Podman forward ports with RootlessKit, its default \
+                 (port_handler=rootlesskit)"
+                    .into(),
+            );
+        }
         let target = if self.netns_type == "path" {
             Target::Namespace { user: self.userns_path.clone(), net: self.target.clone(), ends: false }
         } else {
@@ -126,6 +136,12 @@ mod tests {
         let words = std::iter::once("slirp4netns").chain(arguments.split_whitespace());
         let parsed = Slirp4netns::try_parse_from(words).map_err(|error| error.to_string());
         parsed.and_then(|slirp4netns| slirp4netns.options())
+    }
+
+    #[test]
+    fn a_refused_option_names_the_remedy() {
+        let said = options("--api-socket /run/x 4711 tap0").unwrap_err();
+        assert!(said.contains("--api-socket") && said.contains("port_handler=rootlesskit"), "{said}");
     }
 
     #[test]

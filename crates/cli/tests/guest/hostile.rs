@@ -41,7 +41,7 @@ done
 touch "$3/end"
 wait $own; wait $other
 cat "$3/own" "$3/other"
-# Flows of datagrams end after two minutes, handshakes that the guest does not complete after four.
+# Flows of datagrams end after two minutes, handshakes that the guest does not complete after half a minute.
 if [ SECONDS_ -gt 0 ]; then
     late=$(($(date +%s) + 600))
     until [ $(files) -le $((before + 8)) ]; do [ $(date +%s) -lt $late ]; inside python3 "$peers" few; done
