@@ -28,12 +28,12 @@ const SESSIONS_MIN: u64 = 64;
 /// The maximum number of connections that wait for an answer of their destination.
 const REQUESTS_MAX: usize = 4096;
 
-/// How often a SYN or its answer to the guest is repeated: for half a minute. The guest is near; and handshakes that
-/// a guest floods the board with would otherwise keep its places for new connections for four minutes.
+/// How often a SYN or its answer to the guest is repeated: for half a minute. The guest is near; and the
+/// handshakes of a flood of SYNs would otherwise take the places of new connections for four minutes.
 const SYN_RETRIES: usize = 4;
 
-/// The largest send buffer of a connection towards the guest. The guest is near, so this is enough for the speed
-/// of the link; the data of many connections then still fits into the processor's cache.
+/// The largest send buffer of a connection towards the guest. The guest is near, so this is enough for the
+/// speed of the link; the data of many connections then still fits into the processor's cache.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// Runs the board until the other end of the socket is closed: on an open device, or at the link to a virtual

@@ -5,9 +5,10 @@
 //!                  up to 4 ms each; during that time the program answers no peer. A thread that sleeps runs
 //!                  as soon as it is woken.
 //! Method           if a thread's processor is taken away for a millisecond or more between two polls that
-//!                  find nothing, and the thread does not sleep meanwhile, every poll of the process that finds nothing (`Turn::poll`) sleeps until
-//!                  something arrives, for at most `NAP`. This lasts `PAUSE` times as long as the loss or, if
-//!                  the processor is lost again soon, at least twice as long as before.
+//!                  find nothing, and the thread does not sleep meanwhile, every poll of the process that
+//!                  finds nothing (`Turn::poll`) sleeps until something arrives, for at most `NAP`. This
+//!                  lasts `PAUSE` times as long as the loss or, if the processor is lost again soon, at least
+//!                  twice as long as before.
 //! Cost             a poll that finds nothing reads the tick counter. Only if the counter has jumped does it
 //!                  make a system call.
 

@@ -196,8 +196,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 // ---- extended polling
 
 impl Cq {
-    /// Takes the next completion: the first of a batch, or one that `follows` others. Returns whether there was
-    /// one.
+    /// Takes the next completion: the first of a batch, or one that `follows` others. Returns whether there
+    /// was one.
     fn take(&self, follows: bool) -> Result<bool, c_int> {
         // Flushed work may follow flushed work.
         let follows = follows && self.taken.get().0.status != IBV_WC_WR_FLUSH_ERR;

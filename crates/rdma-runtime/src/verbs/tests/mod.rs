@@ -267,8 +267,8 @@ fn a_queue_pair_can_connect_to_itself() {
     }
 }
 
-/// Fills a completion queue with two completions of work that succeeded and three of flushed work, and passes it
-/// to `poll`.
+/// Fills a completion queue with two completions of work that succeeded and three of flushed work, and passes
+/// it to `poll`.
 fn with_flushed_work(poll: impl FnOnce(&Engine, u32)) {
     let engine = open(true);
     let (side, other) = (Side::new(&engine), Side::new(&engine));
