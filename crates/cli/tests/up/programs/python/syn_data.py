@@ -54,7 +54,8 @@ for data in b"request", long:
 s = socket.socket()
 s.setblocking(False)
 sent = s.sendto(long, MSG_FASTOPEN, far)
-assert 500 < sent < len(long), sent
+# On a busy machine, the handshake may be complete before the call returns: then there is room for all.
+assert 500 < sent <= len(long), sent
 s.setblocking(True)
 peer = accepted(long[:sent])
 assert has_syn_data(peer)
