@@ -260,7 +260,8 @@ fn exchanges_that_the_server_starts_are_timed_there_and_stall_as_well() {
         [Setup { no_delay: true, ..slow.clone() }, Setup { pattern: Pattern::WriteReadBack, ..slow.clone() }]
     {
         let seen = measured(&fast).exchanges.expect("exchanges");
-        assert!(seen.stalled_part < 0.5 && seen.count > 10, "{fast:?}: {seen:?}");
+        // On a busy machine, a few exchanges wait longer for a processor than others for a delayed ACK.
+        assert!(seen.p50_us < 20_000.0 && seen.stalls < seen.count / 10, "{fast:?}: {seen:?}");
     }
     // The server's limits apply to what it sends.
     let limits = Limits { message_bytes: 5_000, ..Limits::default() };
