@@ -9,7 +9,6 @@ use kiban_rdma::iwarp::mpa;
 use kiban_rdma_runtime::{Access, Address, Connect, CrcUse, Status};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// Builds an RDMA Write in one frame with a correct CRC.
 fn write_frame(stag: u32, address: u64, payload: &[u8], crc: bool) -> Vec<u8> {
@@ -64,9 +63,8 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         );
         assert_eq!(seen.iter().filter(|&&byte| byte == 1).count(), if agreed.crc { 100 } else { 0 });
         side.qp.post_recv(5, &[]).expect("room");
-        let begun = Watch::start();
+        // The peer sends the rest only after this call has returned.
         target.deregister().expect("nothing looks at it");
-        assert!(begun.elapsed() < Duration::from_millis(500), "{crc:?}: {:?}", begun.elapsed());
         if agreed.crc {
             // The frame has not been validated yet.
             assert!(side.cq.poll().is_none(), "the connection stands");

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A timeout longer than any step takes, even on a busy machine.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Measures how long something takes.
 pub(crate) struct Watch {
@@ -90,9 +90,11 @@ pub(crate) fn remote_of(words: &[u8]) -> Remote {
 pub(crate) struct Peer(pub(crate) Child);
 
 impl Peer {
-    /// Sends SIGKILL: the process sends nothing more, and the system closes its sockets.
+    /// Sends SIGKILL, and waits until the process is gone: it sends nothing more, and the system has closed
+    /// its sockets. Before that, the system frees its memory, which takes long on a busy machine.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it lives");
+        self.0.wait().expect("it was started");
     }
 
     /// Waits for the process, which must exit successfully.
