@@ -6,7 +6,7 @@ use kiban_base::{Region, SharedBytes};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// Returns a loopback address that no other test of this process uses.
 fn own_address() -> Ipv4Addr {

@@ -161,7 +161,8 @@ fn unknown_callers_are_rejected_and_block_no_others() {
     let before = clock.now();
     let first = come(right(qpn)).expect("the good one is let in");
     let took = clock.now().since(before);
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // Behind a silent caller, it would wait for that caller's time limit.
+    assert!(took < Config::default().start_timeout / 2, "{took:?}");
     // No other connection is accepted with the same message.
     for _ in 0..100 {
         assert!(come(right(qpn)).is_none());
