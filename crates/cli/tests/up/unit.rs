@@ -206,14 +206,14 @@ fn a_running_board_notifies_the_watchdog_and_a_stopped_one_does_not() {
         board.expect("WATCHDOG=1");
     }
     board.signal("-STOP");
-    // Read the messages that were sent before the process was stopped. After that, none may arrive for five
-    // intervals.
+    // Read the messages that were sent before the process was stopped; on a busy machine, there may be many.
+    // After that, none may arrive for five intervals.
     let silence = Duration::from_millis(500);
     board.notify.set_read_timeout(Some(silence)).expect("a socket");
     let mut heard = 0;
     while board.notify.recv(&mut [0; 64]).is_ok() {
         heard += 1;
-        assert!(heard < 5, "it is said that it works while it stands still");
+        assert!(heard < 100, "it is said that it works while it stands still");
     }
     board.signal("-CONT");
     board.notify.set_read_timeout(Some(crate::common::LONG)).expect("a socket");
