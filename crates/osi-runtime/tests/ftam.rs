@@ -249,8 +249,8 @@ fn a_directory_swapped_with_a_link_leads_no_put_out() {
         });
         runtime.block_on(async {
             let mut ann = place.connect("ann", port).await;
-            // Continue until there was a race: the paths are resolved several times for each put, so on a busy
-            // machine hundreds may be refused in a row.
+            // Continue until there was a race: the paths are resolved several times for each put, so on a
+            // busy machine hundreds may be refused in a row.
             for number in 0..30_000 {
                 if number >= 300 && done > 0 && refused > 0 {
                     break;
