@@ -30,7 +30,7 @@ pub use target::Target;
 pub use tcpip::streams;
 
 use atm::{aal1, atm_board};
-use osi::{circuits, ftam, hif, lower, upper, x25};
+use osi::{circuits, ftam, hif, lower, switch, upper, x25};
 use rdma::{efe_endpoint, iwarp, nic_hif, rnic, roce, roce_cm, roce_endpoint};
 use tcpip::{ethernet_board, ip_board, oracle, session};
 
@@ -61,6 +61,10 @@ pub fn targets() -> Vec<Target> {
         Target { name: "lapb", run: x25::lapb, seeds: x25::lapb_seeds },
         Target { name: "x25", run: x25::x25, seeds: x25::x25_seeds },
         Target { name: "xot", run: x25::xot, seeds: x25::xot_seeds },
+        Target { name: "lapb_framing", run: x25::lapb_framing, seeds: x25::lapb_framing_seeds },
+        Target { name: "x29", run: x25::x29, seeds: x25::x29_seeds },
+        Target { name: "x25_switch", run: switch::switch, seeds: switch::seeds },
+        Target { name: "pad", run: switch::pad, seeds: switch::seeds },
         Target { name: "lapb_link", run: circuits::link, seeds: circuits::seeds },
         Target { name: "x25_layer", run: circuits::layer, seeds: circuits::seeds },
         Target { name: "xot_connection", run: circuits::connection, seeds: circuits::seeds },

@@ -14,7 +14,7 @@ fn attempts(target: &Target) -> usize {
         "streams" => 500,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,
-        "lapb_link" | "x25_layer" | "xot_connection" => 19_000,
+        "lapb_link" | "x25_layer" | "xot_connection" | "x25_switch" | "pad" => 19_000,
         "rnic" | "roce_endpoint" => 15_000,
         "aal1_receiver" => 4000,
         "ftam_machine" | "roce_cm_machine" => 10_000,
@@ -90,6 +90,12 @@ fn a_data_link_upholds_its_invariants_against_any_peer() {
 fn x25_circuits_uphold_their_invariants_against_any_peer() {
     assert!(search(&named("x25_layer")).kept.len() > 50);
     assert!(search(&named("xot_connection")).kept.len() > 30);
+}
+
+#[test]
+fn a_switch_and_a_pad_uphold_their_invariants_against_any_peers() {
+    assert!(search(&named("x25_switch")).kept.len() > 30);
+    assert!(search(&named("pad")).kept.len() > 15);
 }
 
 #[test]

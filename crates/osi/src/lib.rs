@@ -54,6 +54,7 @@ pub mod acse;
 pub mod ftam;
 pub mod hif;
 pub mod network;
+pub mod pad;
 pub mod presentation;
 pub mod session;
 pub mod stack;

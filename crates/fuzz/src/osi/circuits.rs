@@ -29,7 +29,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     vec![vec![0; 40], vec![1; 60], (0..200).collect(), (0..200u8).map(|n| n.wrapping_mul(7)).collect()]
 }
 
-fn sizes(input: &mut Input<'_>) -> (Modulo, u8) {
+pub(super) fn sizes(input: &mut Input<'_>) -> (Modulo, u8) {
     match input.byte() {
         byte if byte & 1 == 0 => (Modulo::Eight, byte >> 1 & 7),
         byte => (Modulo::OneTwentyEight, byte >> 1),
@@ -158,7 +158,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
     );
 }
 
-fn config(role: Role, modulo: Modulo, window: u8) -> Config {
+pub(super) fn config(role: Role, modulo: Modulo, window: u8) -> Config {
     Config {
         modulo,
         channels: Channels {
@@ -177,7 +177,7 @@ fn config(role: Role, modulo: Modulo, window: u8) -> Config {
 }
 
 /// Returns a packet chosen by the input, mostly well-formed.
-fn craft(input: &mut Input<'_>, modulo: Modulo, near: (u8, u8)) -> Vec<u8> {
+pub(super) fn craft(input: &mut Input<'_>, modulo: Modulo, near: (u8, u8)) -> Vec<u8> {
     use packets::Kind;
     let how = input.byte();
     let mask = modulo.mask();
@@ -259,7 +259,7 @@ fn request(input: &mut Input<'_>, channel: u16) -> Request {
 }
 
 /// Checks that output can be parsed; updates the peer's next numbers.
-fn heard(packet: &[u8], near: &mut (u8, u8), modulo: Modulo, features: &mut Features<'_>) {
+pub(super) fn heard(packet: &[u8], near: &mut (u8, u8), modulo: Modulo, features: &mut Features<'_>) {
     let (header, used) = packets::Header::read(packet).expect("sent packets can be parsed");
     features.show((core::mem::discriminant(&header.kind), packet.get(4).filter(|_| packet.len() == 5)));
     match header.kind {

@@ -1,8 +1,13 @@
-//! LAPB, X.25 and XOT. Any value that is parsed can be written, and then parses to the same value.
+//! LAPB, X.25, XOT and X.29. Any value that is parsed can be written, and then parses to the same value.
 
 use crate::features::Features;
+use kiban_base::Rope;
 use kiban_osi::wire::lapb::{self, Control, FrameReject, Modulo};
+use kiban_osi::wire::lapb_framing::{
+    Deframer, DeframerCounters, Device, read_lapbether, stuff, write_lapbether,
+};
 use kiban_osi::wire::x25::{AddressBlock, Call, Clear, Header, clearing_cause, diagnostic_name, facilities};
+use kiban_osi::wire::x29::Message;
 use kiban_osi::wire::xot;
 
 /// Returns the bytes that `write` writes into a buffer of `length` bytes.
@@ -131,4 +136,63 @@ pub(crate) fn xot_seeds() -> Vec<Vec<u8>> {
         vec![0, 0, 0, 3, 0x10, 1, 1],
         vec![0x10, 1, 0xf5, 0x81, 0, 1, 0, 7, 2, 1, 4, 2, 3, 7, 8, b'a', b'b', b'c'],
     ]
+}
+
+pub(crate) fn lapb_framing(bytes: &[u8], features: &mut Features<'_>) {
+    const FRAME_BYTES_MAX: usize = 64;
+    fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, DeframerCounters) {
+        let (mut deframer, mut frames) = (Deframer::new(FRAME_BYTES_MAX), Vec::new());
+        pieces.for_each(|piece| deframer.arrive(piece, |frame| frames.push(frame.to_vec())));
+        (frames, *deframer.counters())
+    }
+    // Octets split anywhere give the same frames, and every frame survives another pass.
+    let (frames, counters) = run(bytes.chunks(bytes.len().max(1)));
+    let (again, _) = run(bytes.chunks(3));
+    assert_eq!(frames, again);
+    counters.each(&mut |name, value| features.show((name, value.checked_ilog2())));
+    for frame in &frames {
+        assert!((2..=FRAME_BYTES_MAX).contains(&frame.len()));
+        assert_eq!(run(std::iter::once(&stuff(frame)[..])).0, std::slice::from_ref(frame));
+    }
+    // Any frame gets through, whatever came before it.
+    let sent: Vec<u8> = bytes.iter().copied().chain([1, 2]).take(FRAME_BYTES_MAX).collect();
+    let line = [bytes, &stuff(&sent)].concat();
+    assert_eq!(run(std::iter::once(&line[..])).0.last(), Some(&sent));
+    match read_lapbether(bytes) {
+        Ok(frame) => {
+            let mut written = Rope::copied(frame);
+            write_lapbether(&mut written);
+            assert!(bytes.starts_with(&written.to_vec()));
+            features.show("lapbether");
+        }
+        Err(rule) => features.show(rule.name()),
+    }
+    match Device::read(Rope::copied(bytes)) {
+        Ok(message) => {
+            features.show(core::mem::discriminant(&message));
+            let is_data = matches!(message, Device::Data(_));
+            assert_eq!(message.write().to_vec(), if is_data { bytes } else { &bytes[..1] });
+        }
+        Err(rule) => features.show(("device", rule.name())),
+    }
+}
+
+pub(crate) fn lapb_framing_seeds() -> Vec<Vec<u8>> {
+    vec![stuff(&[1, 0x3f]), stuff(&[3, 0x7e, 0x7d, 0x11]), vec![0x7e, 1, 0x7d, 0x7e], vec![2, 0, 1, 0x3f]]
+}
+
+pub(crate) fn x29(bytes: &[u8], features: &mut Features<'_>) {
+    match Message::read(bytes) {
+        Ok(message) => {
+            features.show(core::mem::discriminant(&message));
+            let again = message.write();
+            assert!(again.len() <= bytes.len().max(2));
+            assert_eq!(Message::read(&again), Ok(message));
+        }
+        Err(error) => features.show(error),
+    }
+}
+
+pub(crate) fn x29_seeds() -> Vec<Vec<u8>> {
+    vec![vec![2, 2, 0, 3, 2], vec![4, 1, 0], vec![0, 0x8b, 4], vec![1], vec![3, 8, 1], vec![5, 1, 9]]
 }

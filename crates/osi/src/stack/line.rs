@@ -27,7 +27,7 @@ use crate::transport::TPDU_BYTES_MAX_X25;
 use crate::wire::x25::diagnostic;
 use crate::x25;
 use crate::x25::network::{Network, is_for_transport};
-use crate::x25::{Call, Cause, Layer, Sizes};
+use crate::x25::{Call, Cause, Interface, Layer, Sizes};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Instant, Rope, counters};
@@ -71,8 +71,7 @@ impl LineConfig {
 /// One end of a line, which carries at most one connection.
 #[derive(Debug)]
 pub struct Line {
-    link: Link,
-    layer: Layer,
+    interface: Interface,
     call: Call,
     /// A connection was requested, but the packet layer is not yet ready for a call.
     wants_call: bool,
@@ -92,8 +91,7 @@ impl Line {
     pub fn new(config: LineConfig) -> Line {
         assert!(config.layer.outgoing_bytes_max >= TPDU_BYTES_MAX_X25, "no room for a unit");
         Line {
-            link: Link::new(config.link),
-            layer: Layer::new(config.layer),
+            interface: Interface::new(config.link, config.layer),
             call: config.call,
             wants_call: false,
             circuit: None,
@@ -106,36 +104,28 @@ impl Line {
 
     /// Sets the link up without a connect request.
     pub fn start(&mut self) {
-        // A rejected request means that the link is already up or being set up.
-        let _ = self.link.request(lapb::Request::Connect);
+        self.interface.start();
     }
 
     /// Handles a received frame, without flags and FCS.
     pub fn arrive(&mut self, frame: Rope, now: Instant) {
-        self.link.arrive(frame, now);
-        self.carry_up(now);
+        self.interface.arrive(frame, now);
+        self.clear_when_quiet(now);
     }
 
     /// Returns the next frame to send; call it when the line has room for one.
     pub fn poll_frame(&mut self, now: Instant) -> Option<Rope> {
-        // Only one packet is queued ahead, so that its P(R) is current.
-        while self.link.unsent() == 0 && self.link.room() > 0 {
-            let Some(packet) = self.layer.poll_down() else { break };
-            if self.link.request(lapb::Request::Data(packet)).is_err() {
-                self.counters.requests_lost += 1;
-            }
-        }
-        self.link.poll_down(now)
+        self.interface.poll_frame(now)
     }
 
     /// Returns the link, for inspection.
     pub fn link(&self) -> &Link {
-        &self.link
+        self.interface.link().expect("the interface was created with a link")
     }
 
     /// Returns the packet layer, for inspection.
     pub fn layer(&self) -> &Layer {
-        &self.layer
+        self.interface.layer()
     }
 
     /// Returns the counters.
@@ -143,26 +133,14 @@ impl Line {
         &self.counters
     }
 
-    fn carry_up(&mut self, now: Instant) {
-        while let Some(indication) = self.link.poll_up() {
-            let below = match indication {
-                lapb::Indication::Connected | lapb::Indication::Reset => x25::Below::Up,
-                lapb::Indication::Data(packet) => x25::Below::Data(packet),
-                lapb::Indication::Disconnected(_) => x25::Below::Down,
-            };
-            self.layer.arrive(below, now);
-        }
-        self.clear_when_quiet(now);
-    }
-
     fn try_call(&mut self, now: Instant) {
         if !self.wants_call {
             return;
         }
-        let Some(channel) = self.layer.free_channel() else { return };
+        let Some(channel) = self.interface.layer().free_channel() else { return };
         let mut network = Network::calling(channel, self.call.clone());
         let call = network.request(Request::Connect);
-        if call.is_some_and(|call| self.layer.request(call, now).is_ok()) {
+        if call.is_some_and(|call| self.interface.layer_mut().request(call, now).is_ok()) {
             self.wants_call = false;
             self.circuit = Some((channel, network));
         }
@@ -188,7 +166,7 @@ impl Line {
     }
 
     fn ask(&mut self, request: x25::Request, now: Instant) -> bool {
-        let taken = self.layer.request(request, now).is_ok();
+        let taken = self.interface.layer_mut().request(request, now).is_ok();
         self.counters.requests_lost += u64::from(!taken);
         taken
     }
@@ -204,7 +182,7 @@ impl Line {
             return;
         }
         let Some((channel, network)) = &mut self.circuit else { return };
-        if let Some(clear) = network.poll(self.layer.is_quiet(*channel)) {
+        if let Some(clear) = network.poll(self.interface.layer().is_quiet(*channel)) {
             self.ask(clear, now);
         }
     }
@@ -214,7 +192,7 @@ impl Line {
         let Some((channel, network)) = &mut self.circuit else { return false };
         match self.waiting.front() {
             None => return false,
-            Some(Request::Data(unit)) if self.layer.room(*channel) < unit.len() => return false,
+            Some(Request::Data(unit)) if self.interface.layer().room(*channel) < unit.len() => return false,
             Some(_) => {}
         }
         let Some(request) = self.waiting.pop_front() else { return false };
@@ -256,7 +234,7 @@ impl NetworkService for Line {
         if let Some(indication) = self.up.pop_front() {
             return Some(indication);
         }
-        while let Some(indication) = self.layer.poll_up() {
+        while let Some(indication) = self.interface.layer_mut().poll_up() {
             let told = match indication {
                 x25::Indication::Ready => {
                     self.try_call(now);
@@ -295,13 +273,12 @@ impl NetworkService for Line {
     }
 
     fn deadline(&self) -> Instant {
-        self.link.deadline().min(self.layer.deadline())
+        self.interface.deadline()
     }
 
     fn settle(&mut self, now: Instant) {
-        self.link.settle(now);
-        self.layer.settle(now);
-        self.carry_up(now);
+        self.interface.settle(now);
+        self.clear_when_quiet(now);
     }
 }
 

@@ -29,7 +29,7 @@ impl<T: Copy> Both<T> {
         Both { called: size, calling: size }
     }
 
-    fn map<U>(self, size: impl Fn(T) -> U) -> Both<U> {
+    pub(super) fn map<U>(self, size: impl Fn(T) -> U) -> Both<U> {
         Both { called: size(self.called), calling: size(self.calling) }
     }
 }

@@ -247,6 +247,16 @@ impl Xot {
         self.layer.poll_up()
     }
 
+    /// Returns the indication at a place of [`Layer::next_up`].
+    pub fn poll_up_at(&mut self, place: usize) -> Option<Indication> {
+        self.layer.poll_up_at(place)
+    }
+
+    /// Returns whether there is no call, and no packet to send.
+    pub fn is_idle(&self) -> bool {
+        self.ahead.is_empty() && self.layer.is_idle()
+    }
+
     /// Returns the next packet for the stream, with its header.
     pub fn poll_down(&mut self) -> Option<Rope> {
         let mut packet = self.ahead.pop_front().or_else(|| self.layer.poll_down())?;

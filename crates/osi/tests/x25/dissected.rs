@@ -7,13 +7,18 @@
 //!           that ends early, and an interrupt of one octet, as malformed.
 
 use crate::station::{Quality, World};
-use kiban_base::Instant;
+use kiban_base::{Instant, Rope};
 use kiban_capture as capture;
+use kiban_osi::lapb;
+use kiban_osi::pad::PROTOCOL;
 use kiban_osi::wire::lapb::Modulo;
+use kiban_osi::wire::lapb_framing::{ETHER_TYPE_LAPB, read_lapbether, write_lapbether};
+use kiban_osi::wire::x29::{Error, Fault, Message};
 use kiban_osi::wire::xot;
 use kiban_osi::x25::xot::{CHANNEL, Pvc, Xot};
 use kiban_osi::x25::{
-    AddressBlock, Both, Call, Cause, Config, Facilities, FastSelect, Indication, Request, Role, Sizes,
+    AddressBlock, Both, Call, Cause, Config, Facilities, FastSelect, Indication, Interface, Request, Role,
+    Sizes,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -246,4 +251,74 @@ fn wireshark_decodes_xot() {
     let lines = tshark("pvc", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-V"]);
     assert_eq!(count_of(&lines, "Serial1"), 2, "{}", lines.join("\n"));
     assert_eq!(tshark("pvc-bad", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-Y", BAD]), [""; 0]);
+}
+
+#[test]
+fn wireshark_decodes_a_pads_call_on_an_ethernet() {
+    let interface = |role| {
+        let layer = Config { default: Sizes::same(128, 2), ..Config::new(role) };
+        Interface::new(lapb::Config::new(role), layer)
+    };
+    let mut ends = [interface(Role::Dte), interface(Role::Dce)];
+    let (mut now, mut frames) = (Instant::ZERO, Vec::new());
+    let run = |ends: &mut [Interface; 2], now: &mut Instant, frames: &mut Vec<Vec<u8>>| {
+        // Long enough for the acknowledgements that wait for data.
+        for _ in 0..10 {
+            for way in 0..2 {
+                while let Some(frame) = ends[way].poll_frame(*now) {
+                    let mut sent = frame.clone();
+                    write_lapbether(&mut sent);
+                    let station = |number: usize| [2, 0, 0, 0, 0, number as u8];
+                    let header = [&[0xff; 6][..], &station(way), &ETHER_TYPE_LAPB.to_be_bytes()].concat();
+                    let mut whole = [&header[..], &sent.to_vec()].concat();
+                    // The shortest frame of an Ethernet, without its FCS.
+                    whole.resize(whole.len().max(60), 0);
+                    let received = read_lapbether(&whole[14..]).expect("it was written");
+                    ends[1 - way].arrive(Rope::copied(received), *now);
+                    frames.push(whole);
+                }
+            }
+            for end in &mut *ends {
+                while end.layer_mut().poll_up().is_some() {}
+                end.settle(*now);
+            }
+            *now += Duration::from_millis(10);
+        }
+    };
+    ends[0].start();
+    run(&mut ends, &mut now, &mut frames);
+    let addresses =
+        AddressBlock { called: "45678901".parse().expect("digits"), calling: "12".parse().expect("digits") };
+    let call = Call { addresses, user_data: PROTOCOL.to_vec(), ..Call::default() };
+    let channel = ends[0].layer().free_channel().expect("one is free");
+    let data =
+        |data: Vec<u8>, qualifier| Request::Data { channel, data: data.into(), qualifier, delivery: false };
+    let indicated = vec![(2, Ok(0)), (11, Err(Fault::ReadOnly))];
+    let answer = Request::Accept { channel, call: Call::default() };
+    let requests = [
+        (0, Request::Call { channel, call }),
+        (1, answer),
+        (1, data(Message::Set(vec![(2, 0), (3, 2)]).write(), true)),
+        (1, data(Message::SetAndRead(vec![(2, 0), (11, 1)]).write(), true)),
+        (0, data(Message::Indication(indicated).write(), true)),
+        (1, data(Message::Read(vec![1]).write(), true)),
+        (0, data(b"hello\r".to_vec(), false)),
+        (0, data(Message::Break(true).write(), true)),
+        (0, data(Message::Error(Error::Code(9)).write(), true)),
+        (1, data(Message::InvitationToClear.write(), true)),
+    ];
+    for (end, request) in requests {
+        ends[end].layer_mut().request(request, now).expect("the state allows it");
+        run(&mut ends, &mut now, &mut frames);
+    }
+    let dissect = |name, arguments: &[&str]| tshark(name, capture::LINK_TYPE_ETHERNET, &frames, arguments);
+    let lines = dissect("lapbether", &[]);
+    let show = || lines.join("\n");
+    assert!(lines[0].contains("SABM") && lines[1].contains("UA"), "{}", show());
+    for (filter, count) in
+        [("lapb", frames.len()), ("x25.type == 0x0b", 1), ("x25.q == 1 && x25.p_s", 7), ("x29", 7)]
+    {
+        assert_eq!(dissect("filtered", &["-Y", filter]).len(), count, "{filter}: {}", show());
+    }
+    assert_eq!(dissect("lapbether-bad", &["-Y", BAD]), [""; 0], "{}", show());
 }

@@ -64,6 +64,11 @@ impl Layer {
         }
     }
 
+    /// Returns the configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -97,6 +102,17 @@ impl Layer {
     pub fn room(&self, channel: u16) -> usize {
         let open = self.channels.get(&channel).filter(|channel| channel.is_open());
         open.map_or(0, |channel| self.config.outgoing_bytes_max.saturating_sub(channel.outgoing_bytes()))
+    }
+
+    /// Returns whether [`Request::Interrupt`] is possible: the circuit is open, and no interrupt awaits its
+    /// confirmation.
+    pub fn may_interrupt(&self, channel: u16) -> bool {
+        self.channels.get(&channel).is_some_and(|channel| channel.is_open() && !channel.interrupt_out)
+    }
+
+    /// Returns whether there are no calls, and no packets to send.
+    pub fn is_idle(&self) -> bool {
+        self.control.is_empty() && self.channels.values().all(|channel| channel.is_permanent)
     }
 
     /// Accepts a request of the host.
@@ -200,7 +216,33 @@ impl Layer {
     /// Returns the next indication for the host. A unit may be acknowledged once this function has returned
     /// it; returning an interrupt confirms it.
     pub fn poll_up(&mut self) -> Option<Indication> {
-        let Up { indication, generation } = self.up.pop_front()?;
+        self.poll_up_at(0)
+    }
+
+    /// Returns the place of the first indication that the host does not hold back. Only units and interrupts
+    /// can be held back, and only while their circuit exists: once its end or its reset is queued, they are
+    /// returned too.
+    pub fn next_up(&self, is_held_back: impl Fn(&Indication) -> bool) -> Option<usize> {
+        self.up.iter().position(|up| match &up.indication {
+            Indication::Data { channel, .. } | Indication::Interrupt { channel, .. } => {
+                !is_held_back(&up.indication) || self.ends(*channel)
+            }
+            _ => true,
+        })
+    }
+
+    /// Returns whether the end or the reset of a circuit is queued.
+    fn ends(&self, of: u16) -> bool {
+        self.up.iter().any(|up| match up.indication {
+            Indication::Cleared { channel, .. } | Indication::Reset { channel, .. } => channel == of,
+            _ => false,
+        })
+    }
+
+    /// Returns the indication at a place that [`Layer::next_up`] has returned, as [`Layer::poll_up`] returns
+    /// the first.
+    pub fn poll_up_at(&mut self, place: usize) -> Option<Indication> {
+        let Up { indication, generation } = self.up.remove(place)?;
         match &indication {
             Indication::Data { channel, .. } => {
                 let number = *channel;
