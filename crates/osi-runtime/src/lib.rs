@@ -6,6 +6,7 @@
 //! socket, secure        connects and listens; TLS
 //! echo, probe           tests a peer's layers
 //! relay                 relays between XOT (X.25 over TCP) and TPKT
+//! x25                   X.25 on serial lines and network devices, and a switch
 //! ftam/disk             a directory as a disk; no name and no symbolic link leads out of it
 //! ftam/users            users, their rights and hashed passwords
 //! ftam/authentication   verifies passwords without blocking transfers
@@ -29,3 +30,4 @@ mod ropes;
 pub mod runtimes;
 pub mod secure;
 pub mod socket;
+pub mod x25;

@@ -4,6 +4,7 @@
 use super::settings::{Settings, WAITING_BYTES_MAX};
 use super::sizes::Sizes;
 use crate::ropes::poll_write;
+use crate::x25::BoxedStream;
 use bytes::BytesMut;
 use kiban_base::{Instant, Rope, RopeQueue};
 use kiban_os::Clock;
@@ -111,7 +112,7 @@ impl Circuit {
     }
 
     /// Waits for the incoming call.
-    pub(super) async fn wait_for_call(&mut self, socket: &mut TcpStream) -> Result<Call, String> {
+    pub(super) async fn wait_for_call(&mut self, socket: &mut BoxedStream) -> Result<Call, String> {
         let call = self.until(socket, |indication| match indication {
             Indication::Incoming { call, .. } => Some(Ok(call.clone())),
             Indication::Down => Some(Err(
@@ -132,7 +133,7 @@ impl Circuit {
     }
 
     /// Makes the call and waits until it is accepted.
-    pub(super) async fn call(&mut self, socket: &mut TcpStream) -> Result<(), String> {
+    pub(super) async fn call(&mut self, socket: &mut BoxedStream) -> Result<(), String> {
         let call = self.network.request(service::Request::Connect).expect("a connect is a call");
         let called = self.xot.request(call, self.clock.now());
         called.map_err(|misuse| format!("cannot make the call: {misuse:?}"))?;
@@ -156,7 +157,7 @@ impl Circuit {
     }
 
     /// Refuses the call; waits until the clear is confirmed, or until the time limit.
-    pub(super) async fn refuse(&mut self, socket: &mut TcpStream, cause: u8) {
+    pub(super) async fn refuse(&mut self, socket: &mut BoxedStream, cause: u8) {
         let cause = Cause { cause, diagnostic: Some(diagnostic::NONE) };
         let clear = Request::Clear { channel: CHANNEL, cause, user_data: Vec::new() };
         if self.xot.request(clear, self.clock.now()).is_ok() {
@@ -172,7 +173,7 @@ impl Circuit {
     /// limit.
     async fn until<T>(
         &mut self,
-        socket: &mut TcpStream,
+        socket: &mut BoxedStream,
         wanted: impl Fn(&Indication) -> Option<T>,
     ) -> Option<T> {
         let mut buffer = BytesMut::new();
@@ -209,8 +210,8 @@ impl Circuit {
     }
 
     /// Carries TPDUs both ways until the circuit ends; returns the reason.
-    pub(super) async fn carry(&mut self, xot: &mut TcpStream, tcp: &mut TcpStream) -> String {
-        let (mut from_xot, mut to_xot) = xot.split();
+    pub(super) async fn carry(&mut self, xot: BoxedStream, tcp: &mut TcpStream) -> String {
+        let (mut from_xot, mut to_xot) = tokio::io::split(xot);
         let (mut from_tcp, mut to_tcp) = tcp.split();
         let (mut xot_buffer, mut tcp_buffer) = (BytesMut::new(), BytesMut::new());
         loop {

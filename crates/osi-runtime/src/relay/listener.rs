@@ -5,8 +5,10 @@ use super::event::{CircuitEvent, Event};
 use super::route::{Route, Via};
 use super::settings::Settings;
 use crate::socket;
+use crate::x25::BoxedStream;
 use kiban_os::Clock;
 use kiban_osi::x25::{Call, FastSelect};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,17 +43,41 @@ impl Relay {
         let routes = Arc::new(routes);
         self.each(listener, move |relay, socket, peer| {
             let routes = routes.clone();
-            async move { relay.called(socket, peer, &routes).await }
+            async move { relay.called(Box::new(socket), peer.to_string(), &routes).await }
         })
         .await;
     }
 
+    /// Carries the call that comes on a stream in the format of XOT.
+    pub async fn from_stream(self: Arc<Self>, stream: BoxedStream, routes: &[Route]) {
+        self.called(stream, "this host".into(), routes).await;
+    }
+
     /// Accepts TCP connections forever, and makes a call for each of them through the router at `host`.
     pub async fn to_xot(self: Arc<Self>, listener: TcpListener, host: String, port: u16, call: Call) {
-        let to = Arc::new((host, port, call));
+        let to = format!("{host}:{port}");
+        let connect = move || {
+            let host = host.clone();
+            async move { Ok(Box::new(socket::connect(&host, port).await?) as BoxedStream) }
+        };
+        self.to_stream(listener, to, connect, call).await;
+    }
+
+    /// Accepts TCP connections forever, and makes a call for each of them on a stream that `connect` opens to
+    /// what `to` names.
+    pub async fn to_stream<F>(
+        self: Arc<Self>,
+        listener: TcpListener,
+        to: String,
+        connect: impl Fn() -> F,
+        call: Call,
+    ) where
+        F: Future<Output = io::Result<BoxedStream>> + Send + 'static,
+    {
+        let to = Arc::new((to, call));
         self.each(listener, move |relay, socket, peer| {
-            let to = to.clone();
-            async move { relay.calls(socket, peer, &to.0, to.1, &to.2).await }
+            let (to, connects) = (to.clone(), connect());
+            async move { relay.calls(socket, peer, connects, &to.0, &to.1).await }
         })
         .await;
     }
@@ -80,8 +106,8 @@ impl Relay {
         (self.say)(CircuitEvent { circuit, event });
     }
 
-    fn refuse(&self, circuit: u64, from: SocketAddr, called: String, why: impl Into<String>) {
-        self.say(circuit, Event::Refused { from: from.to_string(), called, why: why.into() });
+    fn refuse(&self, circuit: u64, from: String, called: String, why: impl Into<String>) {
+        self.say(circuit, Event::Refused { from, called, why: why.into() });
     }
 
     /// Returns a new circuit number.
@@ -90,7 +116,7 @@ impl Relay {
     }
 
     /// Handles a circuit from XOT to TCP.
-    async fn called(&self, mut xot: TcpStream, peer: SocketAddr, routes: &[Route]) {
+    async fn called(&self, mut xot: BoxedStream, peer: String, routes: &[Route]) {
         let number = self.number();
         let mut circuit = Circuit::called(&self.settings, self.clock);
         let call = match circuit.wait_for_call(&mut xot).await {
@@ -121,7 +147,7 @@ impl Relay {
             let Some(received) = circuit.received() else {
                 return self.refuse(number, peer, called, "too much data before the call was answered");
             };
-            self.say(number, Event::Open { from: peer.to_string(), called, to });
+            self.say(number, Event::Open { from: peer, called, to });
             let carried = async {
                 socket.write_all(&received).await?;
                 tokio::io::copy_bidirectional(&mut xot, &mut socket).await
@@ -142,37 +168,42 @@ impl Relay {
             circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
             return self.refuse(number, peer, called, why);
         }
-        self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
+        self.carry(number, circuit, xot, socket, Event::Open { from: peer, called, to }).await;
     }
 
     /// Handles a circuit from TCP to XOT.
-    async fn calls(&self, socket: TcpStream, peer: SocketAddr, host: &str, port: u16, call: &Call) {
-        let number = self.number();
+    async fn calls(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        connects: impl Future<Output = io::Result<BoxedStream>>,
+        to: &str,
+        call: &Call,
+    ) {
+        let (number, peer, to) = (self.number(), peer.to_string(), to.to_owned());
         let called = call.addresses.called.to_string();
-        let to = format!("{host}:{port}");
         let mut circuit = Circuit::calling(&self.settings, self.clock, call.clone());
-        let mut xot =
-            match tokio::time::timeout(self.settings.state_timeout, socket::connect(host, port)).await {
-                Ok(Ok(xot)) => xot,
-                Ok(Err(error)) => return self.refuse(number, peer, called, format!("{to}: {error}")),
-                Err(_) => return self.refuse(number, peer, called, format!("{to} does not answer")),
-            };
+        let mut xot = match tokio::time::timeout(self.settings.state_timeout, connects).await {
+            Ok(Ok(xot)) => xot,
+            Ok(Err(error)) => return self.refuse(number, peer, called, format!("{to}: {error}")),
+            Err(_) => return self.refuse(number, peer, called, format!("{to} does not answer")),
+        };
         if let Err(why) = circuit.call(&mut xot).await {
             return self.refuse(number, peer, called, format!("{to}: {why}"));
         }
-        self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
+        self.carry(number, circuit, xot, socket, Event::Open { from: peer, called, to }).await;
     }
 
     async fn carry(
         &self,
         number: u64,
         mut circuit: Circuit,
-        mut xot: TcpStream,
+        xot: BoxedStream,
         mut tcp: TcpStream,
         open: Event,
     ) {
         self.say(number, open);
-        let why = circuit.carry(&mut xot, &mut tcp).await;
+        let why = circuit.carry(xot, &mut tcp).await;
         let (bytes_to_tcp, bytes_to_x25) = circuit.bytes();
         self.say(number, Event::Closed { bytes_to_tcp, bytes_to_x25, why });
     }
