@@ -17,6 +17,7 @@ mod output;
 mod reproduce;
 mod talk;
 mod tour;
+mod x25;
 
 use crate::output::note;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,6 +55,7 @@ enum Verb {
     Verbs(nic::verbs::Verbs),
     Ftam(Box<ftam::Ftam>),
     Osi(osi::command::Osi),
+    X25(x25::X25),
     Xot(osi::xot::Xot),
     Lab(Box<lab::Lab>),
     Reproduce(reproduce::Reproduce),
@@ -85,6 +87,7 @@ fn run() -> Result<ExitCode, String> {
         Verb::Verbs(verbs) => verbs.run(),
         Verb::Ftam(ftam) => ftam.run(),
         Verb::Osi(osi) => osi.run(),
+        Verb::X25(x25) => x25.run(),
         Verb::Xot(xot) => xot.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Lab(lab) => lab.run(),

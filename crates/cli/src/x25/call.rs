@@ -1,0 +1,200 @@
+//! `kiban x25 call`: makes a call, and connects it to standard input and output.
+
+use super::access::{Access, CallArgs};
+use super::drive;
+use crate::output::note;
+use clap::Args;
+use kiban_osi::wire::x25::diagnostic;
+use kiban_osi::x25::xot::CHANNEL;
+use kiban_osi::x25::{Address, Call, Cause, Indication, Request};
+use kiban_osi_runtime::x25::Circuit;
+use std::process::ExitCode;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Maximum length of a unit read from the input.
+const UNIT_BYTES_MAX: usize = 4096;
+
+/// Make a call, and connect it to standard input and output.
+///
+/// Standard input is sent as it is read; what arrives is written to standard output. At the end of the input,
+/// the call is cleared when all data is acknowledged, or with --wait when the peer clears it.
+#[derive(Args)]
+#[command(after_help = "Examples:\
+        \n  kiban x25 call --line serial:/dev/ttyS0,9600 45678901 < request\
+        \n  kiban x25 call --xot router.example.net 45678901 --user-data 01000000\
+        \n  kiban x25 call --line ether:eth0 --role dce --packet-bytes 1024 --window 7 45678901\
+        \n  echo hello | kiban x25 call --xot 127.0.0.1 --wait 45678901\
+        \n\nExit status: 0 if the call was cleared normally, 1 if it failed, 2 for invalid arguments.")]
+pub(super) struct CallCommand {
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    call: CallArgs,
+    /// After the end of the input, wait until the peer clears the call.
+    #[arg(long)]
+    wait: bool,
+    /// Do not report the call.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Called X.121 address.
+    #[arg(value_name = "ADDRESS")]
+    called: Address,
+}
+
+impl CallCommand {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        let call = self.access.with_sizes(self.call.call(self.called))?;
+        drive(false, async {
+            let (stream, line) = self.access.open().await?;
+            let mut circuit = Circuit::calling(stream, self.access.config());
+            let placed = place(&mut circuit, call).await;
+            if placed.is_err() {
+                line.close().await;
+            }
+            placed?;
+            if !self.quiet {
+                note!("connected to {}", self.called);
+            }
+            let end = carry(circuit, tokio::io::stdin(), tokio::io::stdout(), self.wait).await?;
+            line.close().await;
+            if !self.quiet {
+                note!("{}", end.text());
+            }
+            Ok(if end.is_normal() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        })
+    }
+}
+
+/// How a call ended.
+pub(super) enum End {
+    /// This end cleared it, and the clear was confirmed.
+    Here,
+    /// The other side cleared it.
+    ByPeer(Cause),
+    /// The connection failed.
+    Failed,
+}
+
+impl End {
+    pub(super) fn is_normal(&self) -> bool {
+        match self {
+            End::Here => true,
+            // The first bit marks the codes of a private network; 0 means that the DTE cleared.
+            End::ByPeer(cause) => cause.cause & 0x7f == 0 && cause.diagnostic != Some(diagnostic::ABNORMAL),
+            End::Failed => false,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            End::Here => "cleared".into(),
+            End::ByPeer(cause) => describe("cleared by the peer", *cause),
+            End::Failed => "the connection failed".into(),
+        }
+    }
+}
+
+/// Describes a clear, with X.25's words for the cause.
+pub(super) fn describe(what: &str, cause: Cause) -> String {
+    let Cause { cause, diagnostic } = cause;
+    let words = match cause & 0x7f {
+        0x00 => "DTE originated",
+        0x01 => "number busy",
+        0x03 => "invalid facility request",
+        0x05 => "network congestion",
+        0x09 => "out of order",
+        0x0b => "access barred",
+        0x0d => "not obtainable",
+        0x11 => "remote procedure error",
+        0x13 => "local procedure error",
+        0x15 => "RPOA out of order",
+        0x19 => "reverse charging acceptance not subscribed",
+        0x21 => "incompatible destination",
+        0x29 => "fast select acceptance not subscribed",
+        0x39 => "ship absent",
+        _ => "unknown cause",
+    };
+    format!("{what}: {words} (cause 0x{cause:02x}, diagnostic {})", diagnostic.unwrap_or(0))
+}
+
+/// Makes the call and waits until it is accepted.
+pub(super) async fn place(circuit: &mut Circuit, call: Call) -> Result<(), String> {
+    let request = Request::Call { channel: CHANNEL, call };
+    circuit.request(request).map_err(|misuse| format!("the call is not possible: {misuse:?}"))?;
+    loop {
+        match circuit.next().await {
+            Indication::Accepted { .. } => return Ok(()),
+            Indication::Cleared { cause, by_peer: true, .. } => {
+                return Err(describe("the call was refused", cause));
+            }
+            Indication::Cleared { cause, .. } if cause.diagnostic == Some(diagnostic::CALL_TIME) => {
+                return Err("the call timed out without an answer".into());
+            }
+            Indication::Cleared { .. } | Indication::Down => {
+                return Err("the connection failed before the call was answered".into());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Carries data both ways until the call ends. At the end of the input, clears the call, unless `waits`.
+///
+/// # Errors
+/// The output cannot be written.
+pub(super) async fn carry(
+    mut circuit: Circuit,
+    mut input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+    waits: bool,
+) -> Result<End, String> {
+    let mut buffer = vec![0; UNIT_BYTES_MAX];
+    let (mut is_open, mut is_clearing) = (true, false);
+    loop {
+        if !is_open && !waits && !is_clearing && circuit.is_quiet() {
+            is_clearing = true;
+            let cause = Cause { cause: 0, diagnostic: Some(diagnostic::NORMAL) };
+            let clear = Request::Clear { channel: CHANNEL, cause, user_data: Vec::new() };
+            if circuit.request(clear).is_err() {
+                return Ok(End::Failed);
+            }
+        }
+        let reads = is_open && circuit.room() >= UNIT_BYTES_MAX;
+        let indication = tokio::select! {
+            read = input.read(&mut buffer), if reads => {
+                match read {
+                    Ok(count) if count > 0 => {
+                        let data = buffer[..count].to_vec().into();
+                        let unit = Request::Data { channel: CHANNEL, data, qualifier: false, delivery: false };
+                        if circuit.request(unit).is_err() {
+                            return Ok(End::Failed);
+                        }
+                    }
+                    _ => is_open = false,
+                }
+                continue;
+            }
+            indication = circuit.advance() => indication,
+        };
+        match indication {
+            Some(Indication::Data { data, qualifier: false, .. }) => {
+                let written = async {
+                    output.write_all(&data.to_vec()).await?;
+                    output.flush().await
+                };
+                written.await.map_err(|error| format!("cannot write the output: {error}"))?;
+            }
+            Some(Indication::Cleared { by_peer, cause, .. }) => {
+                circuit.finish().await;
+                return Ok(if by_peer { End::ByPeer(cause) } else { End::Failed });
+            }
+            Some(Indication::ClearConfirmed { .. }) => {
+                circuit.finish().await;
+                return Ok(End::Here);
+            }
+            Some(Indication::Reset { .. }) => note!("the circuit was reset: data may be lost"),
+            Some(Indication::Down) => return Ok(End::Failed),
+            _ => {}
+        }
+    }
+}
