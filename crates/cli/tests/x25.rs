@@ -1,4 +1,4 @@
-//! `kiban x25` as a user runs it: calls over TCP streams, serial lines, Ethernets and XOT, a switch, and a PAD.
+//! `kiban x25` as a user runs it: calls on TCP streams, serial lines, Ethernets and XOT; a switch; a PAD.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -21,7 +21,7 @@ const READ_BYTES: usize = 1024;
 
 /// Talk to a host as a terminal on a PAD.
 ///
-/// Commands are those of X.28: an address calls a host; CLR clears; ctrl-p begins a command during a call, and
+/// Commands are those of X.28: an address calls a host; CLR clears; ctrl-p begins a command in a call, and
 /// ctrl-p ctrl-p sends ctrl-p; PAR?, SET 2:0, STAT, RESET, INT, BREAK; ctrl-d on an empty line ends. The host
 /// may set the parameters (X.29).
 #[derive(Args)]

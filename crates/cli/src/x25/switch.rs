@@ -6,7 +6,6 @@ use crate::output::note;
 use clap::Args;
 use kiban_osi::wire::{tpkt, xot};
 use kiban_osi::x25::{Address, AddressBlock, Call, Modulo, Role};
-use kiban_osi_runtime::relay::Called;
 use kiban_osi_runtime::socket;
 use kiban_osi_runtime::x25::{LineSettings, Node, NodeEvent, NodeSettings, Origin, SwitchRoute, Target};
 use serde::Deserialize;

@@ -3,8 +3,8 @@
 //! Switch    two lines and an XOT connection, whose peers send arbitrary packets; the driver routes calls to
 //!           arbitrary ports. What is sent can be parsed and is bounded, there are never more circuits than
 //!           allowed, and when all ports are down, no circuit is left.
-//! PAD       every message sent is one that X.29 defines, units are no longer than a packet, and a step causes
-//!           little output. After all, parameters are still valid.
+//! PAD       every message sent is one that X.29 defines, units are no longer than a packet, and a step
+//!           causes little output. After all, parameters are still valid.
 
 use super::circuits::{config, craft, heard, sizes};
 use crate::features::Features;

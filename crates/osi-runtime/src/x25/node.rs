@@ -187,7 +187,7 @@ pub struct Node {
     connections: usize,
     /// The number of connections being made.
     connecting: usize,
-    /// Who waits for the end of all links, and whether it has been requested.
+    /// The program that waits for the end of all links, and whether it was requested.
     closing: Option<(oneshot::Sender<()>, bool)>,
     local: Option<mpsc::Sender<BoxedStream>>,
     relay: Arc<Relay>,

@@ -7,7 +7,7 @@
 //!                  character leads from data transfer to the command state and, at once after it, back.
 //! Interface        characters and indications go in; [`Output`]s come out: characters for the terminal, and
 //!                  requests for the circuit.
-//! Limits           a command line of [`LINE_BYTES_MAX`] characters; an editing buffer of one packet; messages
+//! Limits           a command line of [`LINE_BYTES_MAX`] characters; a buffer of one packet; messages
 //!                  as long as X.29's decoder accepts.
 //! Not implemented  calls from hosts, the service signals in other languages, NUI and charging, parity
 //!                  (parameter 21), page wait (22), padding after LF (14), flow control of the terminal (5),

@@ -4,8 +4,8 @@
 //! | 0000, code 4 | parameters: reference 8, value 8, ... |      error and reselection have other contents
 //! ```
 //!
-//! Rules     a parameter field is a sequence of pairs. In a parameter indication, bit 8 of a reference marks a
-//!           parameter that could not be read or set; its value is then a reason ([`Fault`]).
+//! Rules     a parameter field is a sequence of pairs. In a parameter indication, bit 8 of a reference marks
+//!           a parameter that could not be read or set; its value is then a reason ([`Fault`]).
 //! Limits    [`PARAMETERS_MAX`] pairs in a message; a longer message is answered as too long.
 //! Not implemented  national parameters, which follow a separator (reference 0), are skipped; reselection is
 //!                  decoded only as far as its code.

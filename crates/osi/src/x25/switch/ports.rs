@@ -23,7 +23,7 @@ pub(super) struct Port {
     pub(super) circuits: BTreeMap<u16, CircuitId>,
     /// Whether an XOT connection has had its call.
     pub(super) is_used: bool,
-    /// Whether the driver was told to close the XOT connection.
+    /// Whether [`super::Event::Finished`] was reported for the XOT connection.
     pub(super) is_finished: bool,
 }
 
