@@ -12,6 +12,10 @@ use kiban_base::{Instant, Rope};
 use super::call::{Facilities, Sizes};
 use super::state::{Call, Reset};
 
+/// Packets with less data than this are copied into the unit that they are part of. By reference, each would
+/// keep the whole buffer in which it was received.
+const SHORT_BYTES: usize = 512;
+
 /// The unsent part of a unit that is being sent.
 #[derive(Debug)]
 struct Unit {
@@ -252,7 +256,11 @@ impl Channel {
             return Err(diagnostic::DTE_RESOURCE);
         }
         self.received += 1;
-        self.assembly.append(data);
+        if data.len() < SHORT_BYTES {
+            self.assembly.push_short(&data.to_vec());
+        } else {
+            self.assembly.append(data);
+        }
         self.assembly_delivery |= front.delivery;
         if more {
             self.assembly_qualifier = Some(front.qualifier);

@@ -6,6 +6,7 @@ use super::xot::{CHANNEL, Pvc, Xot};
 use crate::lapb::Role;
 use crate::wire::x25::{AddressBlock, Cause, FastSelect, Modulo};
 use crate::wire::xot::PvcStatus;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -192,6 +193,35 @@ fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 0));
     layer.request(Request::Receive { channel: 5, ready: true }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x81]]);
+}
+
+#[test]
+fn short_packets_of_an_incomplete_unit_do_not_keep_their_buffers() {
+    struct Buffer {
+        octets: Vec<u8>,
+        /// Shows whether the buffer still exists.
+        _exists: Arc<()>,
+    }
+    impl AsRef<[u8]> for Buffer {
+        fn as_ref(&self) -> &[u8] {
+            &self.octets
+        }
+    }
+    let mut layer = connected();
+    let buffers = Arc::new(());
+    for count in 0..100_u8 {
+        // One octet, with the M bit.
+        let octets = vec![0x10, 5, (count & 7) << 1 | 0x10, count];
+        let buffer = Buffer { octets, _exists: buffers.clone() };
+        let packet = Rope::from(Bytes::from_owner(buffer));
+        layer.arrive(Below::Data(packet), T0);
+        assert_eq!(sent(&mut layer).len(), 1, "it is acknowledged");
+    }
+    assert_eq!(Arc::strong_count(&buffers), 1);
+    receive(&mut layer, &[0x10, 5, (100 & 7) << 1, 100]);
+    let indications = indications(&mut layer);
+    let [Indication::Data { data, .. }] = &indications[..] else { panic!("{indications:?}") };
+    assert_eq!(data.to_vec(), (0..=100).collect::<Vec<u8>>());
 }
 
 #[test]
