@@ -6,7 +6,7 @@ use crate::x25::state::{Call as CallState, Reset as ResetState, Restart};
 use crate::x25::{
     Below, CONTROL_PACKETS_MAX, Cause, Config, Counters, Indication, Misuse, Request, Role, Sizes,
 };
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use kiban_base::{Instant, Rope};
 
@@ -223,19 +223,20 @@ impl Layer {
     /// can be held back, and only while their circuit exists: once its end or its reset is queued, they are
     /// returned too.
     pub fn next_up(&self, is_held_back: impl Fn(&Indication) -> bool) -> Option<usize> {
+        // Collected once, because many units may be held back.
+        let ended: BTreeSet<u16> = self
+            .up
+            .iter()
+            .filter_map(|up| match up.indication {
+                Indication::Cleared { channel, .. } | Indication::Reset { channel, .. } => Some(channel),
+                _ => None,
+            })
+            .collect();
         self.up.iter().position(|up| match &up.indication {
             Indication::Data { channel, .. } | Indication::Interrupt { channel, .. } => {
-                !is_held_back(&up.indication) || self.ends(*channel)
+                ended.contains(channel) || !is_held_back(&up.indication)
             }
             _ => true,
-        })
-    }
-
-    /// Returns whether the end or the reset of a circuit is queued.
-    fn ends(&self, of: u16) -> bool {
-        self.up.iter().any(|up| match up.indication {
-            Indication::Cleared { channel, .. } | Indication::Reset { channel, .. } => channel == of,
-            _ => false,
         })
     }
 
