@@ -17,7 +17,7 @@ counters! {
     pub struct Counters {
         /// Calls received.
         calls,
-        /// Calls refused because there were too many circuits.
+        /// Calls refused because there were too many circuits, or one call too many on an XOT connection.
         calls_refused,
         /// Units that could not be passed on, because their circuit was being reset or cleared.
         units_lost,
@@ -334,8 +334,10 @@ impl Switch {
     fn on_incoming(&mut self, leg: Leg, call: Call, now: Instant) {
         self.counters.calls += 1;
         let Some(port) = self.ports.get_mut(&leg.port) else { return };
-        port.is_used = true;
-        if self.circuits.len() >= self.config.circuits_max {
+        // An XOT connection carries one call. A second one, also from a router that this switch has called,
+        // would not be subject to the driver's limits for connections.
+        let is_second = matches!(port.kind, Kind::Xot(_)) && core::mem::replace(&mut port.is_used, true);
+        if is_second || self.circuits.len() >= self.config.circuits_max {
             self.counters.calls_refused += 1;
             let cause = Cause { cause: cause::CLEAR_CONGESTION, diagnostic: Some(diagnostic::NONE) };
             let cause = adapt_cause(cause, port.layer().config());

@@ -381,6 +381,29 @@ fn calls_beyond_the_limit_and_to_ports_without_a_link_are_cleared() {
 }
 
 #[test]
+fn a_second_call_on_an_xot_connection_is_cleared() {
+    let mut world = World::new(SwitchConfig::default());
+    // The switch has called the host at the second port.
+    let (from, to) = (world.line(128), world.xot(false, Modulo::Eight));
+    world.connect(from, to, call());
+    world.events.clear();
+    let clear = Request::Clear { channel: CHANNEL, cause: cause(0), user_data: Vec::new() };
+    // Both requests arrive before the switch's driver can close the connection.
+    world.try_request(to, clear).expect("the call is open");
+    let Kind::Xot(host) = &mut world.ends[to].kind else { unreachable!() };
+    let mut bytes = host.poll_down().expect("a clear");
+    let mut other = Xot::calling(layer(Role::Dte));
+    other.request(Request::Call { channel: CHANNEL, call: call() }, world.now).expect("a call");
+    bytes.append(other.poll_down().expect("a call"));
+    let port = world.ends[to].port;
+    world.switch.arrive(port, bytes, world.now);
+    world.run();
+    let is_call = |event: &Event| matches!(event, Event::Incoming { .. });
+    assert!(!world.events.iter().any(is_call), "{:?}", world.events);
+    assert_eq!(world.switch.counters().calls_refused, 1);
+}
+
+#[test]
 fn a_lost_line_clears_its_circuits_and_comes_back() {
     let mut world = World::new(SwitchConfig::default());
     let (from, to) = (world.line(128), world.line(128));
