@@ -32,7 +32,7 @@ pub enum Output {
     Interrupt(Vec<u8>),
     /// A reset.
     Reset,
-    /// A clear, after all units are acknowledged.
+    /// A clear, after all units are acknowledged; a second one, at once.
     Clear,
 }
 
@@ -66,6 +66,8 @@ pub struct Pad {
     column: u8,
     /// Whether the terminal has sent X-OFF.
     is_stopped: bool,
+    /// A recall character besides that of parameter 1.
+    escape: Option<u8>,
     output: VecDeque<Output>,
 }
 
@@ -84,6 +86,7 @@ impl Pad {
             idle_due: Instant::NEVER,
             column: 0,
             is_stopped: false,
+            escape: None,
             output: VecDeque::new(),
         }
     }
@@ -98,9 +101,14 @@ impl Pad {
         self.state == State::Idle
     }
 
-    /// Returns whether the terminal accepts characters: it has not sent X-OFF.
+    /// Returns whether the terminal accepts characters: it has not sent X-OFF, or flow control is off.
     pub fn takes_data(&self) -> bool {
-        !self.is_stopped
+        !self.is_stopped || self.parameters.value(reference::FLOW_CONTROL) == 0
+    }
+
+    /// Sets a recall character besides that of parameter 1, which the host can disable.
+    pub fn set_escape(&mut self, escape: u8) {
+        self.escape = Some(escape);
     }
 
     /// Sets the packet size, which limits units.
@@ -192,6 +200,9 @@ impl Pad {
     }
 
     fn is_recall(&self, octet: u8) -> bool {
+        if self.escape == Some(octet) {
+            return true;
+        }
         match self.parameters.value(reference::RECALL) {
             0 => false,
             1 => octet == DLE,
@@ -334,6 +345,7 @@ impl Pad {
         match Command::parse(line) {
             Ok(Command::Select(call)) => self.call(call),
             Ok(Command::Clear) if self.state == State::Idle => self.signal("ERR"),
+            Ok(Command::Clear) if self.state == State::Clearing => self.output.push_back(Output::Clear),
             Ok(Command::Clear) => self.clear(),
             Ok(Command::Status) => {
                 self.signal(if self.state == State::Idle { "FREE" } else { "ENGAGED" });
@@ -435,6 +447,7 @@ impl Pad {
     fn ended(&mut self, signal: &str) {
         self.state = State::Idle;
         self.line.clear();
+        self.is_long = false;
         self.assembly.clear();
         self.idle_due = Instant::NEVER;
         self.parameters = self.initial;

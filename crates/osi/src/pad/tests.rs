@@ -92,6 +92,23 @@ fn a_user_calls_talks_and_clears() {
 }
 
 #[test]
+fn a_host_cannot_keep_the_user_from_clearing() {
+    let mut world = World::connected(Profile::Simple);
+    world.pad.set_escape(0x1d);
+    // The host disables the recall character and flow control, after the user has stopped the output.
+    world.types("\x13");
+    assert!(!world.pad.takes_data());
+    world.host(&[2, 1, 0, 12, 0], true);
+    assert!(world.pad.takes_data());
+    assert!(!world.types("\x10clr\r").contains(&Output::Clear));
+    assert!(world.types("\x1dclr\r").contains(&Output::Clear));
+    // A second clear does not wait for the host.
+    assert!(world.types("clr\r").contains(&Output::Clear));
+    world.pad.on_indication(Indication::Down);
+    assert!(world.pad.is_idle());
+}
+
+#[test]
 fn clears_and_resets_are_shown() {
     for (cause, by_peer, text) in [
         (0x00, true, "CLR DTE C:0 D:7"),
