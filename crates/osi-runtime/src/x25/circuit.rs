@@ -9,18 +9,21 @@
 use super::BoxedStream;
 use crate::ropes::poll_write;
 use bytes::BytesMut;
-use kiban_base::{Instant, RopeQueue};
+use kiban_base::{Instant, Rope, RopeQueue};
 use kiban_os::Clock;
 use kiban_osi::x25::xot::{CHANNEL, Xot};
 use kiban_osi::x25::{Config, Indication, Misuse, Request};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 /// Maximum number of bytes of packets that wait for the stream.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 /// Size of a read in bytes.
-const READ_BYTES: usize = 16 << 10;
+pub(super) const READ_BYTES: usize = 16 << 10;
+/// How long [`Circuit::finish`] waits for a peer that does not read.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One end of a call.
 pub struct Circuit {
@@ -90,8 +93,15 @@ impl Circuit {
 
     /// Moves bytes until something has changed; returns an indication if there is one. Cancel-safe.
     pub async fn advance(&mut self) -> Option<Indication> {
-        if let Some(indication) = self.xot.poll_up() {
-            return Some(indication);
+        self.advance_holding(false).await
+    }
+
+    /// Same as [`Circuit::advance`]; if `holds_data`, leaves data in the packet layer, whose window then
+    /// stops the peer. Once the end or the reset of the circuit is queued, data is returned in any case.
+    pub async fn advance_holding(&mut self, holds_data: bool) -> Option<Indication> {
+        let is_held = |indication: &Indication| holds_data && matches!(indication, Indication::Data { .. });
+        if let Some(place) = self.xot.packet_layer().next_up(is_held) {
+            return self.xot.poll_up_at(place);
         }
         if self.is_closed {
             return Some(Indication::Down);
@@ -113,15 +123,24 @@ impl Circuit {
         let now = self.clock.now();
         match step {
             Some(Step::Written) => {}
-            Some(Step::Read) => self.xot.arrive(self.buffer.split().freeze().into(), now),
+            Some(Step::Read) => {
+                let arrived = received(&mut self.buffer);
+                self.xot.arrive(arrived, now);
+            }
             Some(Step::Closed) => self.close(),
             None => self.xot.settle(now),
         }
         None
     }
 
-    /// Ends the stream after everything has been written, such as the confirmation of a clear.
-    pub async fn finish(mut self) {
+    /// Ends the stream after everything has been written, such as the confirmation of a clear. A peer that
+    /// does not read is given up after [`FINISH_TIMEOUT`].
+    pub async fn finish(self) {
+        // The rest is lost.
+        let _ = tokio::time::timeout(FINISH_TIMEOUT, self.write_rest()).await;
+    }
+
+    async fn write_rest(mut self) {
         use tokio::io::AsyncWriteExt;
         while let Some(packet) = self.xot.poll_down() {
             self.packets.push(packet);
@@ -156,5 +175,17 @@ impl Circuit {
         self.is_closed = true;
         self.xot.closed(self.clock.now());
         self.packets.clear();
+    }
+}
+
+/// Takes what was read into a buffer of [`READ_BYTES`]. A short read is copied, because the packet layer
+/// keeps incomplete units by reference, and each would keep its whole buffer.
+pub(super) fn received(buffer: &mut BytesMut) -> Rope {
+    if buffer.len() < READ_BYTES / 4 {
+        let copied = Rope::copied(buffer);
+        buffer.clear();
+        copied
+    } else {
+        buffer.split().freeze().into()
     }
 }

@@ -6,11 +6,14 @@
 //!            connection has a task, whose queues are bounded; the switch takes the next frame only when the
 //!            queue in front of a line has room.
 //! Programs   a [`Handle`] makes calls; calls for [`Target::Local`] come out of [`Node::run`]'s `local`.
-//! Limits     `circuits_max` circuits and as many XOT connections. An XOT connection on which no call is made
-//!            within `state_timeout` is closed.
+//! Limits     `circuits_max` circuits, as many connections from XOT routers, of which one address may have
+//!            half without a call, as many streams of programs, and as many connections being made. An XOT
+//!            connection on which no call is made within `state_timeout` is closed. A quarter of the circuits
+//!            may belong to equal calls that are not yet answered, because X.25 has no hop count.
 //! Security   XOT has no authentication: a node's port should be reachable only by its routers. Routes
 //!            decide what a call can reach, and `from` in a route restricts where calls come from.
 
+use super::circuit::{READ_BYTES, received};
 use super::input::{Input, layer};
 use super::line::{LineSettings, LineTask};
 use super::route::{Origin, SwitchRoute, Target};
@@ -26,11 +29,13 @@ use kiban_osi::x25::{Call, Cause, Config, Interface, Role};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 /// Clearing cause: not obtainable.
 const NOT_OBTAINABLE: u8 = 0x0d;
@@ -38,8 +43,6 @@ const NOT_OBTAINABLE: u8 = 0x0d;
 const INPUTS_WAITING_MAX: usize = 256;
 /// Maximum number of packets that wait for an XOT connection.
 const PACKETS_WAITING_MAX: usize = 16;
-/// Size of a read from an XOT connection in bytes.
-const READ_BYTES: usize = 16 << 10;
 /// Size of the pipe between the node and a program, in bytes.
 const PIPE_BYTES: usize = 32 << 10;
 
@@ -164,8 +167,8 @@ impl Handle {
 struct Told {
     from: String,
     to: String,
-    calling: String,
-    called: String,
+    call: Call,
+    is_open: bool,
     /// Why this node refused the call.
     why: Option<String>,
 }
@@ -184,9 +187,12 @@ pub struct Node {
     /// The last reason for which each line was reported down.
     failures: BTreeMap<PortId, String>,
     circuits: HashMap<CircuitId, Told>,
-    connections: usize,
-    /// The number of connections being made.
-    connecting: usize,
+    /// The XOT connections and the streams of programs on which a peer makes a call, and the peer's address.
+    accepted: HashMap<PortId, Option<IpAddr>>,
+    /// Dropped when a connection is not needed any more.
+    ends: HashMap<PortId, oneshot::Sender<()>>,
+    /// The connections being made.
+    connecting: HashMap<CircuitId, AbortHandle>,
     /// The program that waits for the end of all links, and whether it was requested.
     closing: Option<(oneshot::Sender<()>, bool)>,
     local: Option<mpsc::Sender<BoxedStream>>,
@@ -224,8 +230,9 @@ impl Node {
             origins: HashMap::new(),
             failures: BTreeMap::new(),
             circuits: HashMap::new(),
-            connections: 0,
-            connecting: 0,
+            accepted: HashMap::new(),
+            ends: HashMap::new(),
+            connecting: HashMap::new(),
             closing: None,
             local,
             relay: Relay::new(relayed, |_| {}),
@@ -360,12 +367,17 @@ impl Node {
                 }
             }
             Input::Arrived(port, bytes) => self.switch.arrive(port, bytes, now),
-            Input::Closed(port) => self.forget(port, now),
+            Input::Closed(port) => {
+                self.accepted.remove(&port);
+                self.forget(port, now);
+            }
             Input::Accepted(stream, origin, name) => {
                 // A connection beyond the limit is closed at once.
-                if self.connections < self.settings.circuits_max {
+                let address = name.parse().ok().map(|peer: SocketAddr| peer.ip());
+                if self.may_accept(address) {
                     let xot = Xot::called(self.xot_config());
                     let port = self.add_xot(xot, stream, origin, name);
+                    self.accepted.insert(port, address);
                     let (input, patience) = (self.input.clone(), self.settings.state_timeout);
                     tokio::spawn(async move {
                         tokio::time::sleep(patience).await;
@@ -375,7 +387,8 @@ impl Node {
                 }
             }
             Input::Connected(circuit, connected, call) => {
-                self.connecting -= 1;
+                // The call may have ended in the meantime.
+                self.connecting.remove(&circuit);
                 match connected {
                     Ok(stream) => self.connect(circuit, stream, call, now),
                     Err(why) => self.refuse(circuit, cause::CLEAR_OUT_OF_ORDER, why, now),
@@ -415,24 +428,30 @@ impl Node {
         match event {
             Event::Incoming { circuit, port, call } => self.route(circuit, port, call, now),
             Event::Open { circuit } => {
-                if let Some(told) = self.circuits.get(&circuit) {
+                if let Some(told) = self.circuits.get_mut(&circuit) {
+                    told.is_open = true;
                     (self.say)(NodeEvent::Open {
                         circuit,
                         from: told.from.clone(),
-                        calling: told.calling.clone(),
-                        called: told.called.clone(),
+                        calling: told.call.addresses.calling.to_string(),
+                        called: told.call.addresses.called.to_string(),
                         to: told.to.clone(),
                     });
                 }
             }
             Event::Closed { circuit, was_open, cause, bytes: [bytes_to_called, bytes_to_calling] } => {
+                if let Some(connects) = self.connecting.remove(&circuit) {
+                    connects.abort();
+                }
                 let Some(told) = self.circuits.remove(&circuit) else { return };
                 let Cause { cause, diagnostic } = cause;
                 let diagnostic = diagnostic.unwrap_or(0);
                 (self.say)(if was_open {
                     NodeEvent::Closed { circuit, bytes_to_called, bytes_to_calling, cause, diagnostic }
                 } else {
-                    let Told { from, calling, called, to, why } = told;
+                    let Told { from, to, call, why, .. } = told;
+                    let (calling, called) =
+                        (call.addresses.calling.to_string(), call.addresses.called.to_string());
                     let why = why.unwrap_or_else(|| {
                         format!("{to} cleared it: cause 0x{cause:02x}, diagnostic {diagnostic}")
                     });
@@ -465,30 +484,36 @@ impl Node {
         let Some((origin, from)) = self.origins.get(&port).cloned() else { return };
         let route = self.settings.routes.iter().find(|route| route.has(&call, &origin)).cloned();
         let to = route.as_ref().map_or_else(String::new, |route| name_of(&route.to));
-        let told = Told {
-            from,
-            to,
-            calling: call.addresses.calling.to_string(),
-            called: call.addresses.called.to_string(),
-            why: None,
-        };
-        self.circuits.insert(circuit, told);
+        // X.25 has no hop count: a call that returns to this node again and again is recognised by its
+        // copies that are not yet answered. Equal calls of several users are as well, up to this number.
+        let key = |call: &Call| (call.addresses, call.user_data.clone());
+        let is_copy = |told: &&Told| !told.is_open && key(&told.call) == key(&call);
+        let copies = self.circuits.values().filter(is_copy).count();
+        let is_looping = copies >= (self.settings.circuits_max / 4).max(1);
+        self.circuits.insert(circuit, Told { from, to, call: call.clone(), is_open: false, why: None });
+        if is_looping {
+            let why = "too many equal calls wait for an answer: do two routes lead to each other?";
+            return self.refuse(circuit, cause::CLEAR_CONGESTION, why.into(), now);
+        }
         let Some(route) = route else {
             return self.refuse(circuit, NOT_OBTAINABLE, "no route for this call".into(), now);
         };
+        if target_line(&route.to).is_some_and(|to| origin_line(&origin) == Some(to)) && route.from.is_none() {
+            let why = "the route leads back to the line of the call, and has no 'from'";
+            return self.refuse(circuit, NOT_OBTAINABLE, why.into(), now);
+        }
         let call = route.onward(&call);
         match route.to {
             Target::Line(name) => match self.port_of(&name) {
                 Some(port) => self.switch.connect(circuit, port, call, now),
                 None => self.refuse(circuit, cause::CLEAR_OUT_OF_ORDER, "no such line".into(), now),
             },
-            Target::Xot { .. } if self.connecting >= self.settings.circuits_max => {
+            Target::Xot { .. } if self.connecting.len() >= self.settings.circuits_max => {
                 self.refuse(circuit, cause::CLEAR_CONGESTION, "too many connections".into(), now);
             }
             Target::Xot { host, port } => {
-                self.connecting += 1;
                 let (input, patience) = (self.input.clone(), self.settings.state_timeout);
-                tokio::spawn(async move {
+                let connects = tokio::spawn(async move {
                     let stream = match tokio::time::timeout(patience, socket::connect(&host, port)).await {
                         Ok(Ok(stream)) => Ok(Box::new(stream) as BoxedStream),
                         Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
@@ -497,6 +522,7 @@ impl Node {
                     // The node may have ended.
                     let _ = input.send(Input::Connected(circuit, stream, call)).await;
                 });
+                self.connecting.insert(circuit, connects.abort_handle());
             }
             Target::Tpkt { host, port } => {
                 let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
@@ -541,21 +567,35 @@ impl Node {
         config
     }
 
+    /// Returns whether another stream is accepted: programs and routers have separate limits, and one address
+    /// may have half of the routers' connections without a call.
+    fn may_accept(&self, address: Option<IpAddr>) -> bool {
+        let count = |is: &dyn Fn(PortId, Option<IpAddr>) -> bool| {
+            self.accepted.iter().filter(|(port, of)| is(**port, **of)).count()
+        };
+        let limit = self.settings.circuits_max;
+        count(&|_, of| of.is_some() == address.is_some()) < limit
+            && (address.is_none()
+                || count(&|port, of| of == address && self.switch.is_unused(port)) < limit.div_ceil(2))
+    }
+
     fn add_xot(&mut self, xot: Xot, stream: BoxedStream, origin: Origin, name: String) -> PortId {
         let port = self.switch.add_xot(xot);
         let (queue, mut queued) = mpsc::channel::<Rope>(PACKETS_WAITING_MAX);
         self.queues.insert(port, queue);
         self.origins.insert(port, (origin, name));
-        self.connections += 1;
-        let (input, sent) = (self.input.clone(), self.sent.clone());
+        let (end, ended) = oneshot::channel::<()>();
+        self.ends.insert(port, end);
+        let (input, sent, patience) = (self.input.clone(), self.sent.clone(), self.settings.state_timeout);
         tokio::spawn(async move {
             let (mut from, mut to) = tokio::io::split(stream);
             let reads = async {
+                let mut buffer = bytes::BytesMut::new();
                 loop {
-                    let mut buffer = bytes::BytesMut::with_capacity(READ_BYTES);
+                    buffer.reserve(READ_BYTES);
                     match from.read_buf(&mut buffer).await {
                         Ok(count) if count > 0 => {
-                            let arrived = Input::Arrived(port, buffer.freeze().into());
+                            let arrived = Input::Arrived(port, received(&mut buffer));
                             if input.send(arrived).await.is_err() {
                                 return;
                             }
@@ -574,9 +614,16 @@ impl Node {
                 // The peer may have closed the stream first.
                 let _ = to.shutdown().await;
             };
+            // After its call, a peer that does not read may not keep the connection.
+            let late = async {
+                // It is dropped, never used.
+                let _ = ended.await;
+                tokio::time::sleep(patience).await;
+            };
             tokio::select! {
                 () = reads => {}
                 () = writes => {}
+                () = late => {}
             }
             // The node may have ended.
             let _ = input.send(Input::Closed(port)).await;
@@ -586,9 +633,8 @@ impl Node {
 
     /// Removes an XOT connection, whose task ends when it has sent what is queued.
     fn forget(&mut self, port: PortId, now: Instant) {
-        if self.queues.remove(&port).is_some() {
-            self.connections -= 1;
-        }
+        self.queues.remove(&port);
+        self.ends.remove(&port);
         self.switch.remove(port, now);
         self.origins.remove(&port);
     }

@@ -10,7 +10,7 @@ use kiban_osi::x25::xot::CHANNEL;
 use kiban_osi::x25::{AddressBlock, Call, Cause, Config, Indication, Request, Role};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -201,8 +201,9 @@ async fn calls_without_a_route_or_target_are_refused_with_a_reason() {
         route("1", None, Target::Xot { host: "127.0.0.1".into(), port: closed }),
         route("2", None, Target::Line("line".into())),
     ];
-    let far = vec![];
-    let [mut near, _far] = pair([near, far], None).await;
+    // The far node's route leads back to the line.
+    let far = vec![route("2", None, line())];
+    let [mut near, mut far] = pair([near, far], None).await;
     for (called, cause, words) in
         [("1", 0x09, "127.0.0.1"), ("2", 0x0d, "line cleared it: cause 0x0d"), ("3", 0x0d, "no route")]
     {
@@ -214,6 +215,61 @@ async fn calls_without_a_route_or_target_are_refused_with_a_reason() {
         assert_eq!(got.cause, cause, "{called}");
         let NodeEvent::Refused { why, .. } = near.event().await else { panic!("it was not refused") };
         assert!(why.contains(words), "{called}: {why}");
+    }
+    let NodeEvent::Refused { why, .. } = far.event().await else { panic!("it was not refused") };
+    assert!(why.contains("leads back"), "{why}");
+}
+
+#[tokio::test]
+async fn a_call_that_comes_back_over_xot_takes_a_quarter_of_the_circuits() {
+    let (xot, xot_at) = bound();
+    let routes = vec![route("*", None, Target::Xot { host: "127.0.0.1".into(), port: xot_at.port() })];
+    let mut node = Running::start(LineAddress::Listen(free()), Role::Dce, routes, Some(xot));
+    let mut caller = Circuit::calling(node.handle.open().await.expect("it runs"), Config::new(Role::Dte));
+    caller.request(Request::Call { channel: CHANNEL, call: call("1") }).expect("a call");
+    let cleared = until(&mut caller, |up| matches!(up, Indication::Cleared { .. })).await;
+    let Indication::Cleared { cause, .. } = cleared else { unreachable!() };
+    assert_eq!(cause.cause, 0x05);
+    let mut refused = 0;
+    loop {
+        let NodeEvent::Refused { circuit, why, .. } = node.event().await else {
+            panic!("it was not refused")
+        };
+        refused += 1;
+        assert_eq!(why.contains("lead to each other"), refused == 1, "{why}");
+        if circuit == 1 {
+            break;
+        }
+    }
+    assert_eq!(refused, NodeSettings::default().circuits_max / 4 + 1);
+}
+
+#[tokio::test]
+async fn connections_without_a_call_keep_out_no_program() {
+    let (xot, xot_at) = bound();
+    let settings = NodeSettings {
+        routes: vec![route("*", None, Target::Local)],
+        circuits_max: 4,
+        ..NodeSettings::default()
+    };
+    let (local, mut calls) = mpsc::channel(1);
+    let node = Node::new(settings, Some(local), |_| {}).expect("the settings are valid");
+    node.listen(xot);
+    let handle = node.handle();
+    tokio::spawn(node.run());
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        idle.push(TcpStream::connect(xot_at).await.expect("it listens"));
+    }
+    // The address has its half; the third connection is closed.
+    let mut octets = [0; 1];
+    let third = idle.pop().expect("three").read(&mut octets).await;
+    assert!(matches!(third, Ok(0) | Err(_)), "{third:?}");
+    let mut caller = Circuit::calling(handle.open().await.expect("it runs"), Config::new(Role::Dte));
+    caller.request(Request::Call { channel: CHANNEL, call: call("1") }).expect("a call");
+    tokio::select! {
+        stream = calls.recv() => assert!(stream.is_some()),
+        indication = caller.next() => panic!("{indication:?}"),
     }
 }
 
