@@ -135,7 +135,7 @@ fn facility(text: &str, facilities: &mut Facilities) -> Result<(), CommandError>
         ("R" | "r", "") => facilities.reverse_charging = true,
         ("G" | "g", number) => {
             let number: u8 = number.parse().ok().filter(|number| *number <= 99).ok_or(CommandError)?;
-            facilities.others.extend([CLOSED_USER_GROUP, number / 10 << 4 | number % 10]);
+            facilities.others.extend([CLOSED_USER_GROUP, ((number / 10) << 4) | (number % 10)]);
         }
         _ => return Err(CommandError),
     }

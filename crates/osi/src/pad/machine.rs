@@ -316,7 +316,8 @@ impl Pad {
                 }
             }
             0x08 | 0x7f => {
-                if self.line.pop().is_some() && self.parameters.value(reference::ECHO) == 1 {
+                let is_deleted = self.line.pop().is_some();
+                if is_deleted && self.parameters.value(reference::ECHO) == 1 {
                     self.terminal(b"\x08 \x08");
                 }
             }

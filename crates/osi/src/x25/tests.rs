@@ -211,7 +211,7 @@ fn short_packets_of_an_incomplete_unit_do_not_keep_their_buffers() {
     let buffers = Arc::new(());
     for count in 0..100_u8 {
         // One octet, with the M bit.
-        let octets = vec![0x10, 5, (count & 7) << 1 | 0x10, count];
+        let octets = vec![0x10, 5, ((count & 7) << 1) | 0x10, count];
         let buffer = Buffer { octets, _exists: buffers.clone() };
         let packet = Rope::from(Bytes::from_owner(buffer));
         layer.arrive(Below::Data(packet), T0);
