@@ -8,6 +8,8 @@ use kiban_osi::wire::x25::diagnostic;
 use kiban_osi::x25::xot::CHANNEL;
 use kiban_osi::x25::{Address, Call, Cause, Indication, Request};
 use kiban_osi_runtime::x25::Circuit;
+use std::collections::VecDeque;
+use std::io;
 use std::process::ExitCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -140,6 +142,10 @@ pub(super) async fn place(circuit: &mut Circuit, call: Call) -> Result<(), Strin
 
 /// Carries data both ways until the call ends. At the end of the input, clears the call, unless `waits`.
 ///
+/// While the output takes nothing, received data stays in the packet layer and its window stops the peer; the
+/// input and the circuit continue. Otherwise an output whose reader writes the input, and waits for it, would
+/// wait forever.
+///
 /// # Errors
 /// The output cannot be written.
 pub(super) async fn carry(
@@ -150,16 +156,19 @@ pub(super) async fn carry(
 ) -> Result<End, String> {
     let mut buffer = vec![0; UNIT_BYTES_MAX];
     let (mut is_open, mut is_clearing) = (true, false);
-    loop {
+    // Received data that the output has not taken yet.
+    let mut pending = VecDeque::new();
+    let end = loop {
         if !is_open && !waits && !is_clearing && circuit.is_quiet() {
             is_clearing = true;
             let cause = Cause { cause: 0, diagnostic: Some(diagnostic::NORMAL) };
             let clear = Request::Clear { channel: CHANNEL, cause, user_data: Vec::new() };
             if circuit.request(clear).is_err() {
-                return Ok(End::Failed);
+                break End::Failed;
             }
         }
         let reads = is_open && circuit.room() >= UNIT_BYTES_MAX;
+        let is_blocked = !pending.is_empty();
         let indication = tokio::select! {
             read = input.read(&mut buffer), if reads => {
                 match read {
@@ -167,34 +176,99 @@ pub(super) async fn carry(
                         let data = buffer[..count].to_vec().into();
                         let unit = Request::Data { channel: CHANNEL, data, qualifier: false, delivery: false };
                         if circuit.request(unit).is_err() {
-                            return Ok(End::Failed);
+                            break End::Failed;
                         }
                     }
                     _ => is_open = false,
                 }
                 continue;
             }
-            indication = circuit.advance() => indication,
+            written = output.write_buf(&mut pending), if is_blocked => {
+                is_written(written)?;
+                continue;
+            }
+            indication = circuit.advance_holding(is_blocked) => indication,
         };
         match indication {
             Some(Indication::Data { data, qualifier: false, .. }) => {
-                let written = async {
-                    output.write_all(&data.to_vec()).await?;
-                    output.flush().await
-                };
-                written.await.map_err(|error| format!("cannot write the output: {error}"))?;
+                pending.extend(data.to_vec());
             }
             Some(Indication::Cleared { by_peer, cause, .. }) => {
                 circuit.finish().await;
-                return Ok(if by_peer { End::ByPeer(cause) } else { End::Failed });
+                break if by_peer { End::ByPeer(cause) } else { End::Failed };
             }
             Some(Indication::ClearConfirmed { .. }) => {
                 circuit.finish().await;
-                return Ok(End::Here);
+                break End::Here;
             }
             Some(Indication::Reset { .. }) => note!("the circuit was reset: data may be lost"),
-            Some(Indication::Down) => return Ok(End::Failed),
+            Some(Indication::Down) => break End::Failed,
             _ => {}
         }
+    };
+    // The call has ended: the rest of the input is dropped, so that its writer can read the output.
+    while !pending.is_empty() {
+        tokio::select! {
+            written = output.write_buf(&mut pending) => is_written(written)?,
+            read = input.read(&mut buffer), if is_open => is_open = read.is_ok_and(|count| count > 0),
+        }
+    }
+    output.flush().await.map_err(cannot_write)?;
+    Ok(end)
+}
+
+fn is_written(written: io::Result<usize>) -> Result<(), String> {
+    match written {
+        Ok(0) => Err(cannot_write(io::ErrorKind::WriteZero.into())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(cannot_write(error)),
+    }
+}
+
+fn cannot_write(error: io::Error) -> String {
+    format!("cannot write the output: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_osi::x25::{Config, Role};
+    use std::time::Duration;
+    use tokio::io::{duplex, split};
+    use tokio::time::timeout;
+
+    #[test]
+    fn an_echo_ends_with_a_call_whose_caller_takes_nothing() {
+        let config =
+            || Config { unit_bytes_max: 64 << 10, outgoing_bytes_max: 128 << 10, ..Config::new(Role::Dte) };
+        crate::osi::peer::runtime(true).expect("a runtime").block_on(async {
+            let (near, far) = duplex(64 << 10);
+            let serves = tokio::spawn(async move {
+                let mut circuit = Circuit::called(Box::new(far), config());
+                while !matches!(circuit.next().await, Indication::Incoming { .. }) {}
+                let accept = Request::Accept { channel: CHANNEL, call: Call::default() };
+                circuit.request(accept).expect("a call");
+                let (here, there) = duplex(1024);
+                let ((from, to), (mut back, mut forth)) = (split(here), split(there));
+                tokio::spawn(async move { tokio::io::copy(&mut back, &mut forth).await });
+                carry(circuit, from, to, true).await
+            });
+            let mut caller = Circuit::calling(Box::new(near), config());
+            place(&mut caller, Call::default()).await.expect("it is accepted");
+            // The caller sends until every queue is full.
+            loop {
+                while caller.room() >= UNIT_BYTES_MAX {
+                    let data = vec![7; UNIT_BYTES_MAX].into();
+                    let unit = Request::Data { channel: CHANNEL, data, qualifier: false, delivery: false };
+                    caller.request(unit).expect("there is room");
+                }
+                if timeout(Duration::from_millis(200), caller.advance_holding(true)).await.is_err() {
+                    break;
+                }
+            }
+            drop(caller);
+            let ended = timeout(Duration::from_secs(120), serves).await.expect("it ends with the call");
+            assert!(matches!(ended, Ok(Ok(End::Failed))));
+        });
     }
 }
