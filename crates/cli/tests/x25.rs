@@ -335,6 +335,9 @@ fn a_pad_talks_to_a_host_over_xot() {
         assert!(shown.contains(words), "{words}: {shown} {}", text(&output.stderr));
     }
     assert!(output.status.success());
+    // X-OFF at the end of a script stops nothing.
+    let output = kiban(&["x25", "pad", "--xot", &at], b"45678901Dme\nhi\x13\n");
+    assert!(output.status.success(), "{output:?}");
     // A call that is refused.
     let output = kiban(&["x25", "pad", "--xot", &at, "nonsense"], b"");
     assert!(output.status.code() == Some(1) && text(&output.stderr).contains("not an address"), "{output:?}");

@@ -14,16 +14,19 @@ use kiban_osi::x25::{Address, Cause, Indication, Request};
 use kiban_osi_runtime::x25::Circuit;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Size of a read from the terminal in bytes.
 const READ_BYTES: usize = 1024;
+/// ctrl-], the recall character that the host cannot disable.
+const ESCAPE: u8 = 0x1d;
 
 /// Talk to a host as a terminal on a PAD.
 ///
 /// Commands are those of X.28: an address calls a host; CLR clears; ctrl-p begins a command in a call, and
 /// ctrl-p ctrl-p sends ctrl-p; PAR?, SET 2:0, STAT, RESET, INT, BREAK; ctrl-d on an empty line ends. The host
-/// may set the parameters (X.29).
+/// may set the parameters (X.29), also the one for ctrl-p; on a terminal, ctrl-] always begins a command.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban x25 pad --xot router.example.net 45678901\
@@ -87,6 +90,9 @@ impl PadCommand {
         let is_terminal = std::io::stdin().is_terminal();
         drive(false, async {
             let raw = if is_terminal { Some(Raw::new()?) } else { None };
+            if is_terminal {
+                pad.set_escape(ESCAPE);
+            }
             let mut session = Session {
                 pad,
                 access: &self.access,
@@ -95,6 +101,8 @@ impl PadCommand {
                 circuit: None,
                 line: None,
                 is_calling: false,
+                clear_due: None,
+                has_cleared: false,
                 status: None,
             };
             let ended = session.run(is_terminal).await;
@@ -115,6 +123,9 @@ struct Session<'a> {
     line: Option<Line>,
     /// Whether a call has not been answered yet.
     is_calling: bool,
+    /// When the call is cleared, even if data is not acknowledged; and whether a clear was requested before.
+    clear_due: Option<Instant>,
+    has_cleared: bool,
     /// How the last call ended.
     status: Option<Cause>,
 }
@@ -126,14 +137,16 @@ impl Session<'_> {
         let mut buffer = vec![0; READ_BYTES];
         // Characters of a script that wait for their turn.
         let mut script = Vec::new();
-        let (mut has_input, mut clears) = (true, false);
+        let mut has_input = true;
         loop {
             while let Some(next) = self.pad.poll() {
-                self.act(next, &mut output, &mut clears).await?;
+                self.act(next, &mut output, clock.now()).await?;
             }
-            if clears && self.circuit.as_ref().is_none_or(Circuit::is_quiet) {
-                clears = false;
-                self.clear();
+            if let Some(due) = self.clear_due
+                && (due <= clock.now() || self.circuit.as_ref().is_none_or(Circuit::is_quiet))
+            {
+                self.clear_due = None;
+                self.clear().await;
                 continue;
             }
             // A script waits until its call is answered, and while the circuit has no room.
@@ -156,10 +169,11 @@ impl Session<'_> {
                     continue;
                 }
             }
-            let deadline = self.pad.deadline();
+            let deadline = self.pad.deadline().min(self.clear_due.unwrap_or(Instant::NEVER));
             let patience = deadline.since(clock.now());
             let reads = has_input && script.is_empty() && (has_room || is_terminal);
-            let takes_data = self.pad.takes_data();
+            // X-ON can come only while there is input.
+            let holds_data = has_input && !self.pad.takes_data();
             tokio::select! {
                 read = input.read(&mut buffer), if reads => {
                     let octets = &buffer[..read.unwrap_or(0)];
@@ -172,7 +186,7 @@ impl Session<'_> {
                         script.extend(octets.iter().map(|octet| if *octet == b'\n' { b'\r' } else { *octet }));
                     }
                 }
-                indication = advance(&mut self.circuit), if takes_data => {
+                indication = advance(&mut self.circuit, holds_data) => {
                     if let Some(indication) = indication {
                         self.on_indication(indication).await;
                     }
@@ -188,7 +202,7 @@ impl Session<'_> {
         &mut self,
         next: Output,
         output: &mut tokio::io::Stdout,
-        clears: &mut bool,
+        now: Instant,
     ) -> Result<(), String> {
         let data = |data: Vec<u8>, qualifier| Request::Data {
             channel: CHANNEL,
@@ -211,6 +225,7 @@ impl Session<'_> {
                     Ok((stream, line)) => {
                         self.line = Some(line);
                         self.is_calling = true;
+                        self.has_cleared = false;
                         self.circuit = Some(Circuit::calling(stream, self.access.config()));
                         Request::Call { channel: CHANNEL, call }
                     }
@@ -223,7 +238,10 @@ impl Session<'_> {
                 }
             }
             Output::Clear => {
-                *clears = true;
+                // The second clear, and the one after a time limit, do not wait for acknowledgements.
+                let patience = if self.has_cleared { Duration::ZERO } else { self.access.patience() };
+                self.has_cleared = true;
+                self.clear_due = Some(now + patience);
                 return Ok(());
             }
             Output::Data(octets, qualifier) => data(octets, qualifier),
@@ -241,13 +259,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn clear(&mut self) {
+    async fn clear(&mut self) {
         let cause = Cause { cause: 0, diagnostic: Some(diagnostic::NORMAL) };
         let clear = Request::Clear { channel: CHANNEL, cause, user_data: Vec::new() };
         let is_clearing = self.circuit.as_mut().is_some_and(|circuit| circuit.request(clear).is_ok());
         if !is_clearing {
+            self.is_calling = false;
             self.circuit = None;
             self.pad.on_indication(Indication::Down);
+            self.close_line().await;
         }
     }
 
@@ -273,20 +293,27 @@ impl Session<'_> {
         if ends || matches!(indication, Indication::Accepted { .. }) {
             self.is_calling = false;
         }
+        if ends {
+            self.clear_due = None;
+        }
         self.pad.on_indication(indication);
         if ends && let Some(circuit) = self.circuit.take() {
             circuit.finish().await;
-            if let Some(line) = self.line.take() {
-                line.close().await;
-            }
+            self.close_line().await;
+        }
+    }
+
+    async fn close_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.close().await;
         }
     }
 }
 
 /// Advances a circuit; waits forever if there is none.
-async fn advance(circuit: &mut Option<Circuit>) -> Option<Indication> {
+async fn advance(circuit: &mut Option<Circuit>, holds_data: bool) -> Option<Indication> {
     match circuit {
-        Some(circuit) => circuit.advance().await,
+        Some(circuit) => circuit.advance_holding(holds_data).await,
         None => std::future::pending().await,
     }
 }
