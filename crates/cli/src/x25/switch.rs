@@ -15,11 +15,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use toml::Spanned;
 
 /// Maximum length of the configuration file.
 const FILE_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of events that wait for the output.
+const EVENTS_WAITING_MAX: usize = 1024;
 
 /// Switch calls between lines, XOT routers and systems that speak TPKT.
 ///
@@ -289,14 +292,19 @@ impl SwitchCommand {
         }
         let (json, quiet) = (self.json, self.quiet);
         runtime(true)?.block_on(async {
-            let node = Node::new(settings, None, move |event| {
-                if json {
-                    // The switch continues even if the reader has closed standard output.
-                    let _ = crate::output::print(&format!("{}\n", json!(event)));
-                } else if !quiet {
-                    note!("{}", line(&event));
+            let (tell, events) = sync_channel(EVENTS_WAITING_MAX);
+            std::thread::spawn(move || {
+                for event in events {
+                    if json {
+                        // The switch continues even if the reader has closed standard output.
+                        let _ = crate::output::print(&format!("{}\n", json!(event)));
+                    } else if !quiet {
+                        note!("{}", line(&event));
+                    }
                 }
-            })?;
+            });
+            // A reader that does not read loses events; the switch does not wait for it.
+            let node = Node::new(settings, None, move |event| drop(tell.try_send(event)))?;
             if let Some(at) = listen {
                 node.listen(open("accepting calls", at, quiet)?);
             }
