@@ -316,7 +316,7 @@ fn wireshark_decodes_a_pads_call_on_an_ethernet() {
     let show = || lines.join("\n");
     assert!(lines[0].contains("SABM") && lines[1].contains("UA"), "{}", show());
     for (filter, count) in
-        [("lapb", frames.len()), ("x25.type == 0x0b", 1), ("x25.q == 1 && x25.p_s", 7), ("x29", 7)]
+        [("lapb", frames.len()), ("x25.type == 0x0b", 1), ("x25.q == 1 && x25.p_s", 7), ("x29", 8)]
     {
         assert_eq!(dissect("filtered", &["-Y", filter]).len(), count, "{filter}: {}", show());
     }
