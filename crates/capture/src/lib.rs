@@ -14,11 +14,14 @@
 //!
 //! Order            files are written little-endian with nanoseconds (A1B23C4D); both byte orders and units
 //!                  are read.
-//! Not implemented  pcapng, ERF extension headers, other ERF types, and writing SUNATM.
+//! pcapng           files in the newer format are read by [`pcapng`].
+//! Not implemented  ERF extension headers, other ERF types, and writing SUNATM and pcapng.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod pcapng;
 
 use alloc::vec::Vec;
 

@@ -208,6 +208,12 @@ fn atmarp_seeds() -> Vec<Vec<u8>> {
 }
 
 fn capture(bytes: &[u8], features: &mut Features<'_>) {
+    for packet in capture::pcapng::packets(bytes).into_iter().flatten() {
+        match packet {
+            Ok(packet) => features.show(("a pcapng packet", packet.link_type, packet.data.is_empty())),
+            Err(rule) => broken(features, rule),
+        }
+    }
     match capture::FileHeader::read(bytes) {
         Ok((file, used)) => {
             assert!(used <= bytes.len());
@@ -256,7 +262,15 @@ fn capture_seeds() -> Vec<Vec<u8>> {
     let head = file.len();
     capture::write_aal5(1_000_000_001, 1, 0x0640, &aal5_frame(b"a frame"), &mut file);
     let record = file[head + 16..].to_vec();
-    vec![file, record]
+    // A pcapng section: its header, an Ethernet interface, a packet of two bytes, and a simple one of three.
+    let words = [
+        [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28].as_slice(),
+        &[1, 28, 1, 65535, 0x0001_0009, 9, 28],
+        &[6, 36, 0, 0, 7, 2, 60, 0x0000_0607, 36],
+        &[3, 20, 3, 0x0003_0201, 20],
+    ];
+    let section = words.concat().into_iter().flat_map(u32::to_le_bytes).collect();
+    vec![file, record, section]
 }
 
 fn checksum(bytes: &[u8], features: &mut Features<'_>) {
