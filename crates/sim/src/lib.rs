@@ -40,7 +40,7 @@ pub use kiban_board::impairment::{ImpairmentConfig, ImpairmentCounters};
 pub use models::pair::Pair;
 pub use models::plan::Plan;
 pub use models::{cost, rnic_both_ways, rnic_clocks};
-pub use network::cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
+pub use network::cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES, Middlebox};
 pub use network::ecn::EcnConfig;
 pub use network::line::{Line, delay_of};
 pub use network::pfc::PfcConfig;

@@ -13,6 +13,8 @@
 //! Back-pressure    only if configured ([`CableConfig::holds`]): otherwise a port does not learn that the
 //!                  line is busy, because the tail-drop queue is in the cable, as in a router.
 //! ECN              if configured, a board's packet that finds a long queue is marked (RFC 3168).
+//! Middlebox        a function may watch, change or drop packets before they enter the queue: an analyser at
+//!                  the sender, a policer, a firewall that removes options.
 //! Not implemented  hubs: a cable joins two ports.
 
 use crate::network::ecn::{self, EcnConfig};
@@ -31,7 +33,7 @@ pub const ETHERNET_FRAMING_BYTES: usize = 24;
 kiban_base::counters! {
     /// Counters of one direction of a cable. Impairments are counted in [`ImpairmentCounters`].
     pub struct CableCounters {
-        /// Packets that a board has sent.
+        /// Packets that a board has sent, without those that a middlebox dropped.
         packets,
         /// Bytes of the packets sent.
         bytes,
@@ -41,6 +43,8 @@ kiban_base::counters! {
         no_memory,
         /// Packets marked by ECN.
         ce_marked,
+        /// Packets that a middlebox dropped.
+        middlebox_dropped,
     }
 }
 
@@ -90,8 +94,11 @@ impl CableConfig {
     }
 }
 
+/// Handles a packet that a board has sent, before it enters the queue, and may change it. Returns whether the
+/// packet goes on; if not, it is dropped and counted.
+pub type Middlebox = Box<dyn FnMut(Instant, &mut Vec<u8>) -> bool>;
+
 /// One direction of a cable in a world.
-#[derive(Debug)]
 pub struct Cable {
     config: CableConfig,
     link_type: u32,
@@ -100,6 +107,7 @@ pub struct Cable {
     impairment: Impairment,
     marking: SimRng,
     tap: Option<Tap>,
+    middlebox: Option<Middlebox>,
     counters: CableCounters,
 }
 
@@ -114,6 +122,7 @@ impl Cable {
             marking: rng.fork(1),
             impairment: Impairment::new(config.impairment, rng),
             tap: None,
+            middlebox: None,
             counters: CableCounters::default(),
         }
     }
@@ -144,6 +153,11 @@ impl Cable {
         self.tap.take()
     }
 
+    /// Puts a middlebox in front of the cable's queue, in place of the previous one.
+    pub fn set_middlebox(&mut self, middlebox: Middlebox) {
+        self.middlebox = Some(middlebox);
+    }
+
     /// Returns the counters.
     pub fn counters(&self) -> &CableCounters {
         &self.counters
@@ -160,9 +174,13 @@ impl Cable {
             let waiting = self.pace.waiting(now);
             ecn.marks(waiting, &mut self.marking)
         });
-        let Some(at) = self.admit(pdu.len(), now) else { return };
         let mut bytes = Vec::with_capacity(pdu.len());
         pdu.runs().for_each(|run| bytes.extend_from_slice(run));
+        if self.middlebox.as_mut().is_some_and(|middlebox| !middlebox(now, &mut bytes)) {
+            self.counters.middlebox_dropped += 1;
+            return;
+        }
+        let Some(at) = self.admit(bytes.len(), now) else { return };
         if marks {
             let is_frame = self.link_type == LINK_TYPE_ETHERNET;
             let is_marked = if is_frame { ecn::mark(&mut bytes) } else { ecn::mark_bare(&mut bytes) };
@@ -271,4 +289,12 @@ fn lay_down(bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
         pdu.push_body(slice).ok()?;
     }
     Some(pdu)
+}
+
+impl std::fmt::Debug for Cable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Cable { config, counters, under_way, .. } = self;
+        let mut line = f.debug_struct("Cable");
+        line.field("config", config).field("counters", counters).field("under_way", &under_way.len()).finish()
+    }
 }

@@ -320,6 +320,26 @@ fn each_n_th_packet_is_lost() {
 }
 
 #[test]
+fn a_middlebox_sees_every_packet_and_drops_some() {
+    let (mut world, boards, cables) = pair(1, &CableConfig::ip(100_000_000, MILLISECOND));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let sizes = seen.clone();
+    world.cable(cables[0]).set_middlebox(Box::new(move |now, packet| {
+        sizes.borrow_mut().push((now, packet.len()));
+        sizes.borrow().len() % 50 != 0
+    }));
+    let bytes = noise(500_000, 1);
+    let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+    assert!(world.run(at(600)));
+    assert_eq!(*arrived.borrow(), bytes);
+    let counters = *world.cable(cables[0]).counters();
+    let seen = seen.borrow();
+    assert_eq!(counters.middlebox_dropped, seen.len() as u64 / 50);
+    assert_eq!(counters.packets + counters.middlebox_dropped, seen.len() as u64);
+    assert!(seen.is_sorted_by_key(|(now, _)| *now));
+}
+
+#[test]
 fn a_queue_that_marks_packets_loses_none() {
     // The path holds 17 packets and the queue 60. Without ECN the queue overflows; if it marks packets, the
     // sender slows down before (RFC 3168), over bare IP and in frames.
