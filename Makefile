@@ -160,6 +160,18 @@ bench:
 	@scripts/need cargo gcc iproute2
 	$(CARGO) build --release --locked --manifest-path examples/socks5/Cargo.toml --target-dir '$(TARGET)/socks5'
 	'$(TARGET)/socks5/release/compare' $(if $(KIBAN_BENCH_QUICK),1 1)
+else ifeq ($(BENCH),explain)
+# Connections with known causes, by the simulator and by the kernel's TCP, which needs root.
+bench:
+	@scripts/need cargo gcc iproute2 python3
+	mkdir -p '$(TARGET)/explain/simulated'
+	KIBAN_EXPLAIN_EACH=$(if $(KIBAN_BENCH_QUICK),12,24) KIBAN_EXPLAIN_KEEP='$(abspath $(TARGET)/explain/simulated)' \
+		$(CARGO) test --locked -p kiban-explain --test simulated -- --nocapture
+	python3 crates/explain/tests/kernel/captures.py '$(TARGET)/explain/kernel' $(if $(KIBAN_BENCH_QUICK),1,7)
+	KIBAN_EXPLAIN_CAPTURES='$(abspath $(TARGET)/explain/kernel)' \
+		$(CARGO) test --locked -p kiban-explain --test kernel -- --ignored --nocapture
+	@if command -v tshark > /dev/null; then for origin in simulated kernel; do \
+		echo "tshark, $$origin:" && python3 crates/explain/tests/tshark.py "$(TARGET)/explain/$$origin" || exit 1; done; fi
 else
 bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=net: kiban net; BENCH=socks5: crates for tokio)
 	@scripts/need cargo gcc iproute2 $(if $(filter net,$(BENCH)),passt slirp4netns iperf3)

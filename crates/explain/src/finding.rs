@@ -1,0 +1,64 @@
+//! A cause, the packets that prove it, and figures in words.
+
+use crate::cause::Cause;
+
+/// A cause and its evidence.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Finding {
+    /// The cause.
+    pub cause: Cause,
+    /// The end whose data were slow: 0 the client, 1 the server.
+    pub sender: usize,
+    /// Time lost, milliseconds.
+    pub lost_ms: f64,
+    /// Time lost as a percentage of the direction's time.
+    pub lost_percent: f64,
+    /// The reason, with figures.
+    pub because: String,
+    /// What to do.
+    pub advice: &'static str,
+    /// The packets that prove it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// Packets that show a cause.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Evidence {
+    /// The numbers of the packets in the file, as in Wireshark.
+    pub packets: Vec<u32>,
+    /// When it happened, seconds after the first packet of the connection.
+    pub at_s: f64,
+    /// How long it took, milliseconds.
+    pub lost_ms: f64,
+    /// What the packets show.
+    pub what: String,
+}
+
+/// Returns a time in words.
+pub(crate) fn time(nanos: u64) -> String {
+    let ms = nanos as f64 * 1e-6;
+    match nanos {
+        0..1_000_000 => format!("{:.0} us", ms * 1e3),
+        1_000_000..10_000_000 => format!("{ms:.1} ms"),
+        10_000_000..10_000_000_000 => format!("{ms:.0} ms"),
+        _ => format!("{:.1} s", ms * 1e-3),
+    }
+}
+
+/// Returns a number of bytes in words.
+pub(crate) fn bytes(bytes: f64) -> String {
+    match bytes {
+        ..1e4 => format!("{bytes:.0} bytes"),
+        ..1e7 => format!("{:.0} KB", bytes * 1e-3),
+        _ => format!("{:.0} MB", bytes * 1e-6),
+    }
+}
+
+/// Returns a rate in words.
+pub(crate) fn rate(bits_per_second: f64) -> String {
+    match bits_per_second {
+        ..1e6 => format!("{:.0} kbit/s", bits_per_second * 1e-3),
+        ..1e9 => format!("{:.1} Mbit/s", bits_per_second * 1e-6),
+        _ => format!("{:.1} Gbit/s", bits_per_second * 1e-9),
+    }
+}

@@ -1,0 +1,58 @@
+//! Explains TCP connections in packet captures: who waited for whom, and why.
+//!
+//! Purpose          a verdict for each connection of a pcap or pcapng file, with the packets that prove it.
+//! Path             segments (`read`) are sorted into connections, and each direction is reconstructed as its
+//!                  sender saw it, wherever the capture was made (`timeline`). The time before each segment
+//!                  is attributed to what held it back (`waits`). Rules find the causes in these sums and in
+//!                  the handshake (`verdict`, `policing`).
+//! Related work     T-RAT (Zhang et al., SIGCOMM 2002) and Siekkinen et al. (2005) classify the limits of
+//!                  transfers; tcptrace and Wireshark mark single events. Here, as in Linux's TCP_INFO
+//!                  (`tcpi_busy_time` and its companions), the time is accounted for.
+//! Pure             the caller reads the file: this crate makes no system calls.
+//! Limits           a file is analysed in memory, at most two million segments of it. Segments that the
+//!                  network card cuts after a capture at the sender (segmentation offload) count as they were
+//!                  captured.
+//! Not implemented  Multipath TCP; QUIC; RoCEv2.
+//!
+//! ```
+//! let nothing = kiban_explain::explain(b"not a capture");
+//! assert!(nothing.is_err());
+//! ```
+#![forbid(unsafe_code)]
+
+mod cause;
+mod connection;
+mod excerpt;
+mod finding;
+mod policing;
+mod read;
+mod report;
+mod timeline;
+mod verdict;
+mod waits;
+
+pub use cause::Cause;
+pub use excerpt::{Curves, Step};
+pub use finding::{Evidence, Finding};
+pub use report::{Explained, Report, Summary};
+pub use timeline::Place;
+pub use waits::Waited;
+
+use kiban_base::Malformed;
+
+/// Explains the connections of a capture file, given its contents.
+///
+/// # Errors
+/// If it is neither pcap nor pcapng. A file that is damaged later, or too large, is explained up to there:
+/// see [`Report::unread`].
+pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
+    let contents = read::read(file, read::SEGMENTS_MAX)?;
+    let connections = connection::connections(&contents.segments);
+    Ok(Report {
+        packets: contents.packets,
+        skipped: contents.skipped,
+        unsupported_link_type: contents.unsupported_link_type,
+        unread: contents.unread.map(|unread| unread.to_string()),
+        connections: connections.iter().zip(1..).map(|(one, number)| report::explain(one, number)).collect(),
+    })
+}

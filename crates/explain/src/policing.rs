@@ -1,0 +1,188 @@
+//! Recognises a policer: a token bucket that drops packets above a rate and queues none.
+//!
+//! Method           after Flach et al., "An Internet-Wide Analysis of Traffic Policing" (SIGCOMM 2016): what
+//!                  passes a policer drains its bucket, and a packet is lost if, and only if, the bucket is
+//!                  empty. For each of several rates, the bytes that the bucket owes are computed before each
+//!                  segment; at the right rate, these debts are equal at all losses, and greater than at most
+//!                  segments that passed. The debt at losses is the depth of the bucket.
+//! Look-alikes      random losses come at any debt. A queue drops packets at a constant backlog, too, but
+//!                  delays those before them by the backlog's time, and delivers nothing faster than its
+//!                  rate.
+//! Limits           needs [`LOSSES_MIN`] lost segments in [`EPISODES_MIN`] episodes.
+
+use crate::timeline::{MILLISECOND, Timeline, percentile};
+use crate::waits::Account;
+use std::collections::BTreeMap;
+
+/// Fewer lost segments do not show a rate.
+const LOSSES_MIN: i64 = 8;
+/// Losses at a single moment show no regularity.
+const EPISODES_MIN: usize = 2;
+/// The share of losses that have to happen at an empty bucket.
+const EXPLAINED_MIN: f64 = 0.5;
+/// The same if timers ended every other episode.
+const EXPLAINED_TIMED_MIN: f64 = 0.8;
+/// How much larger this share has to be than the share of segments that passed a bucket as empty, in standard
+/// deviations of a share of as many random losses.
+const DEVIATIONS_MIN: f64 = 6.0;
+/// How much faster than the rate of the bucket segments have to pass at times.
+const BURST_MIN: f64 = 1.4;
+
+/// A policer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policer {
+    pub(crate) bits_per_second: f64,
+    /// The depth of its bucket.
+    pub(crate) bucket_bytes: f64,
+    /// The segments that it dropped.
+    pub(crate) segments: i64,
+}
+
+/// A segment that passed or was lost.
+struct Event {
+    at: u64,
+    /// Bytes that passed.
+    passed: f64,
+    /// Segments that were lost: this one, or those just before it.
+    lost: f64,
+    /// Whether this segment shows a hole, so that the losses may have happened any time since the last one.
+    is_hole: bool,
+}
+
+/// How well a rate explains the losses.
+#[derive(Clone, Copy)]
+struct Fit {
+    /// Bytes per nanosecond.
+    rate: f64,
+    bucket_bytes: f64,
+    /// The share of the losses, and of the segments that passed, at an empty bucket.
+    lost: f64,
+    passed: f64,
+}
+
+impl Fit {
+    fn contrast(&self) -> f64 {
+        self.lost - self.passed
+    }
+
+    /// Returns by how many standard deviations the share of the losses exceeds that of random ones.
+    fn deviations(&self, losses: usize) -> f64 {
+        let spread = (self.passed * (1.0 - self.passed) / losses as f64).sqrt();
+        self.contrast() / spread.max(1e-3)
+    }
+}
+
+/// Returns the policer that explains the losses of a direction, if one does.
+pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
+    let (sends, mss) = (&timeline.sends, timeline.mss);
+    // A hole may be several segments long.
+    let segments_of = |bytes: i64| (bytes + mss - 1) / mss;
+    let segments: i64 = account.losses.iter().map(|loss| segments_of(loss.bytes)).sum();
+    if segments < LOSSES_MIN || account.flight_max < 8 * mss {
+        return None;
+    }
+    // At the sender, the lost segments themselves are captured; behind the policer, those after the holes.
+    let mut lost: BTreeMap<usize, (i64, bool)> = BTreeMap::new();
+    for loss in &account.losses {
+        let entry = lost.entry(loss.send).or_insert((0, loss.is_hole));
+        entry.0 += segments_of(loss.bytes);
+        entry.1 &= loss.is_hole;
+    }
+    let events: Vec<Event> = sends
+        .iter()
+        .enumerate()
+        .map(|(index, send)| {
+            let (lost, is_hole) = lost.get(&index).copied().unwrap_or((0, true));
+            let passed = if is_hole { send.bytes() as f64 } else { 0.0 };
+            Event { at: send.at, passed, lost: lost as f64, is_hole }
+        })
+        .collect();
+    let (first, last) = (*lost.keys().next()?, *lost.keys().next_back()?);
+    // Losses within two round trips are one episode.
+    let apart = timeline.shortest_round_trip() * 2;
+    let places: Vec<u64> = lost.keys().map(|index| sends[*index].at).collect();
+    let episodes = 1 + places.windows(2).filter(|pair| pair[1] - pair[0] > apart).count();
+    let nanos = sends[last].at - sends[first].at;
+    if episodes < EPISODES_MIN || nanos == 0 {
+        return None;
+    }
+    let between: f64 = events[first..last].iter().map(|event| event.passed).sum();
+    let fit = best(&events, between / nanos as f64, mss as f64)?;
+    // A bucket that never was refilled is no rate.
+    if between < fit.bucket_bytes {
+        return None;
+    }
+    // An outage loses segments whatever the bucket holds, and timers end it.
+    let is_timed = account.timeouts as usize * 2 >= episodes;
+    let least = if is_timed { EXPLAINED_TIMED_MIN } else { EXPLAINED_MIN };
+    let is_explained = fit.lost >= least && fit.deviations(lost.len()) >= DEVIATIONS_MIN;
+    if !is_explained || is_queue(timeline, account, &fit) {
+        return None;
+    }
+    let Fit { rate, bucket_bytes, .. } = fit;
+    Some(Policer { bits_per_second: rate * 8e9, bucket_bytes, segments })
+}
+
+/// Returns the rate that explains the losses best. The bucket passes `mean` between losses, or more if it was
+/// full for some time.
+fn best(events: &[Event], mean: f64, mss: f64) -> Option<Fit> {
+    let of = |rates: &mut dyn Iterator<Item = f64>| {
+        rates
+            .map(|rate| fit(events, rate, mss))
+            .max_by(|one, other| one.contrast().total_cmp(&other.contrast()))
+    };
+    let coarse = of(&mut (0..50).map(|step| mean * 0.85 * 1.025f64.powi(step)))?;
+    of(&mut (-8..=8).map(|step| coarse.rate * 1.003f64.powi(step)))
+}
+
+/// Computes what a bucket that is filled at `rate` owes at each segment.
+fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
+    let (mut debt, mut at) = (0.0f64, events.first().map_or(0, |event| event.at));
+    let (mut at_losses, mut at_passes) = (Vec::new(), Vec::new());
+    for event in events {
+        let before = debt;
+        debt = (debt - rate * (event.at - at) as f64).max(0.0);
+        at = event.at;
+        if event.lost > 0.0 {
+            at_losses.push((if event.is_hole { before } else { debt }, event.lost));
+        }
+        if event.passed > 0.0 {
+            at_passes.push(debt);
+            debt += event.passed;
+        }
+    }
+    at_losses.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let whole: f64 = at_losses.iter().map(|(_, lost)| lost).sum();
+    let mut rest = whole / 2.0;
+    let middle = at_losses.iter().find(|(_, lost)| {
+        rest -= lost;
+        rest <= 0.0
+    });
+    let bucket_bytes = middle.map_or(0.0, |(debt, _)| *debt);
+    let band = (3.0 * mss).max(bucket_bytes * 0.15);
+    let is_empty = |debt: f64| (debt - bucket_bytes).abs() <= band;
+    let lost: f64 = at_losses.iter().filter(|(debt, _)| is_empty(*debt)).map(|(_, lost)| lost).sum();
+    let passed = at_passes.iter().filter(|debt| **debt >= bucket_bytes - band).count();
+    Fit { rate, bucket_bytes, lost: lost / whole, passed: passed as f64 / at_passes.len().max(1) as f64 }
+}
+
+/// Returns whether the losses are those of a queue as deep as the bucket.
+fn is_queue(timeline: &Timeline, account: &Account, fit: &Fit) -> bool {
+    let peak = timeline.mss as f64 / timeline.packet_time(5).max(1) as f64 / fit.rate;
+    let trips = &timeline.round_trips;
+    let before = account.losses.iter().filter_map(|loss| {
+        let place = trips.partition_point(|(at, _)| *at <= timeline.sends[loss.send].at);
+        place.checked_sub(1).map(|place| trips[place].1)
+    });
+    let median = percentile(before.collect(), 50);
+    let grown = median.map(|median| median.saturating_sub(timeline.shortest_round_trip()));
+    let delay = (fit.bucket_bytes / fit.rate) as u64;
+    match grown {
+        // The sender paces its segments, and the round trip is known exactly: only that counts.
+        Some(grown) if timeline.is_at_sender && delay >= 4 * MILLISECOND && peak < BURST_MIN => {
+            grown > delay / 3
+        }
+        Some(grown) => peak < BURST_MIN || grown > delay / 3 + 4 * MILLISECOND,
+        None => peak < BURST_MIN,
+    }
+}

@@ -1,0 +1,405 @@
+//! One direction of a connection, as its sender saw it.
+//!
+//! Purpose          reconstruct from a capture at any place when the sender sent each segment, and when it
+//!                  learned of each acknowledgement.
+//! Method           an acknowledgement that is captured at time t reaches the sender, and a segment that it
+//!                  releases comes back to the place of the capture, `lag` later. Delaying acknowledgements
+//!                  by the lag, and leaving segments where they are, gives the sender's view, shifted by a
+//!                  constant. At the sender, the lag is nearly zero; at the receiver, it is the round trip.
+//! Lag              the shortest time from the SYN-ACK to the ACK, or from the SYN to the SYN-ACK. While it
+//!                  varies, because packets wait in a queue, timestamps tell it: a segment echoes the
+//!                  timestamp of the newest acknowledgement that its sender had received (RFC 7323 §4).
+//! Round trip       from a segment to its acknowledgement, plus the lag.
+//! Limits           segments that were lost before the place of the capture are not in it: their
+//!                  retransmissions look like segments that fill a hole.
+
+use crate::connection::{Connection, Packet};
+use kiban_tcpip::wire::tcp::{Flags, Sequence};
+
+pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// How many measurements of the lag around an acknowledgement count. The shortest is taken, because others
+/// include the time until the sender had something to send.
+const LAG_NEIGHBOURS: usize = 8;
+/// The number of answers that show the time to the sender.
+const ANSWERS_MIN: usize = 5;
+/// How much the processing time of a host varies.
+const LAG_JITTER: u64 = 200_000;
+
+/// Where a capture was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// At the client, or near it.
+    Client,
+    /// Between the two.
+    Middle,
+    /// At the server, or near it.
+    Server,
+    /// Neither the handshake nor timestamps tell it.
+    Unknown,
+}
+
+/// A segment with payload, in byte offsets from the first byte of the stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: u32,
+    pub(crate) at: u64,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) push: bool,
+}
+
+impl Segment {
+    pub(crate) fn bytes(&self) -> i64 {
+        self.end - self.start
+    }
+}
+
+/// An acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ack {
+    pub(crate) number: u32,
+    /// When it was captured.
+    pub(crate) captured: u64,
+    /// When the sender learned of it, on the clock of the segments.
+    pub(crate) at: u64,
+    pub(crate) acknowledged: i64,
+    /// The window in bytes, scaled.
+    pub(crate) window: i64,
+    /// The window field, unscaled.
+    pub(crate) field: i64,
+    /// Whether it carries no data.
+    pub(crate) is_pure: bool,
+    /// Whether it acknowledges nothing new and reports data above a hole, or repeats its predecessor.
+    pub(crate) is_duplicate: bool,
+    /// Bytes that had arrived before and arrived again (D-SACK, RFC 2883).
+    pub(crate) repeated: Option<(i64, i64)>,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    pub(crate) sends: Vec<Segment>,
+    pub(crate) acks: Vec<Ack>,
+    /// The largest payload of a segment that the sender may send, as far as known.
+    pub(crate) mss: i64,
+    /// Whether the capture was made at the sender, or near it.
+    pub(crate) is_at_sender: bool,
+    /// The shortest time from the place of the capture to the receiver and back.
+    pub(crate) near: u64,
+    /// The shortest time from the place of the capture to the sender and back.
+    pub(crate) far: u64,
+    /// Round trips measured under load: when, and how long.
+    pub(crate) round_trips: Vec<(u64, u64)>,
+}
+
+/// Extends sequence numbers to offsets that do not wrap.
+struct Offsets {
+    last: Sequence,
+    offset: i64,
+}
+
+impl Offsets {
+    fn of(&mut self, sequence: Sequence) -> i64 {
+        let step = i64::from(sequence.0.wrapping_sub(self.last.0) as i32);
+        (self.last, self.offset) = (sequence, self.offset + step);
+        self.offset
+    }
+}
+
+/// Returns the shortest times to the server and back, and to the client and back, as the handshake shows
+/// them.
+fn handshake(connection: &Connection) -> Option<(u64, u64)> {
+    let (mut syn, mut answer) = (None, None);
+    for packet in connection.packets.iter().take(20) {
+        match (packet.end, packet.flags.has(Flags::SYN)) {
+            // After a retransmission it is not known which of the two was answered.
+            (0, true) if syn.is_some() => return None,
+            (0, true) => syn = Some(packet.at),
+            (1, true) if answer.is_some() => return None,
+            (1, true) => answer = Some(packet.at),
+            (0, false) => return Some((answer?.checked_sub(syn?)?, packet.at.checked_sub(answer?)?)),
+            _ => {}
+        }
+    }
+    None
+}
+
+impl Timeline {
+    /// Reconstructs the direction from `sender` to the other end, with windows scaled by `shift`.
+    pub(crate) fn of(connection: &Connection, sender: usize, shift: u8) -> Timeline {
+        let mut timeline = Timeline::default();
+        let packets = &connection.packets;
+        let handshake = handshake(connection);
+        let sent = || packets.iter().filter(|packet| packet.end == sender);
+        let first = connection.syn[sender].map(|syn| syn.sequence + 1);
+        let first = first.or_else(|| sent().find(|packet| packet.bytes > 0).map(|packet| packet.sequence));
+        let Some(first) = first else { return timeline };
+        let mut offsets = Offsets { last: first, offset: 0 };
+        let mut acked = Offsets { last: first, offset: 0 };
+        let mut before: Option<Ack> = None;
+        for packet in packets {
+            if packet.flags.has_any(Flags::SYN.with(Flags::RST)) {
+                continue;
+            }
+            if packet.end == sender {
+                let start = offsets.of(packet.sequence);
+                // A keep-alive (RFC 9293 §3.8.4) repeats one byte that was acknowledged, or none.
+                let known = before.map_or(0, |ack| ack.acknowledged);
+                if packet.bytes > 0 && !(packet.bytes == 1 && start + 1 == known) {
+                    let end = start + i64::from(packet.bytes);
+                    let push = packet.flags.has(Flags::PSH);
+                    timeline.sends.push(Segment { number: packet.number, at: packet.at, start, end, push });
+                }
+            } else if packet.flags.has(Flags::ACK) {
+                let mut ack = Ack {
+                    number: packet.number,
+                    captured: packet.at,
+                    at: packet.at,
+                    acknowledged: acked.of(packet.acknowledgment),
+                    window: i64::from(packet.window) << shift,
+                    field: i64::from(packet.window),
+                    is_pure: packet.bytes == 0,
+                    is_duplicate: false,
+                    repeated: None,
+                };
+                let blocks = packet.sack.as_slice();
+                if let Some(block) = blocks.first() {
+                    // RFC 2883 §4: the first block is below the acknowledgement, or inside the second.
+                    let second = blocks.get(1);
+                    let is_repeated = block.right.le(packet.acknowledgment)
+                        || second
+                            .is_some_and(|outer| outer.left.le(block.left) && block.right.le(outer.right));
+                    let offset = |edge: Sequence| {
+                        ack.acknowledged + i64::from(edge.0.wrapping_sub(packet.acknowledgment.0) as i32)
+                    };
+                    ack.repeated = is_repeated.then(|| (offset(block.left), offset(block.right)));
+                }
+                let same = before.is_some_and(|before| {
+                    before.acknowledged == ack.acknowledged && before.window == ack.window && ack.is_pure
+                });
+                ack.is_duplicate = (same || !blocks.is_empty()) && ack.repeated.is_none();
+                timeline.acks.push(ack);
+                before = Some(ack);
+            }
+        }
+        // With timestamps, every segment carries 12 bytes fewer than the MSS (RFC 6691 §2).
+        let stamps = if packets.iter().any(|packet| packet.timestamps.is_some()) { 12 } else { 0 };
+        let offered = connection.syn[1 - sender].and_then(|syn| syn.mss);
+        let offered = offered.map_or(1448, |mss| i64::from(mss) - stamps);
+        timeline.measure(packets, sender, handshake);
+        timeline.mss = timeline.effective_mss(offered).max(1);
+        timeline
+    }
+
+    /// Measures the lag and the round trips, and moves the acknowledgements to the sender's view.
+    fn measure(&mut self, packets: &[Packet], sender: usize, handshake: Option<(u64, u64)>) {
+        let near = self.near_samples();
+        let shortest = near.iter().map(|(_, near)| *near).min();
+        let (to_server, to_client) = handshake.unzip();
+        let (to_receiver, to_sender) =
+            if sender == 0 { (to_server, to_client) } else { (to_client, to_server) };
+        self.near = [shortest, to_receiver].into_iter().flatten().min().unwrap_or(0);
+        let lags = lag_samples(packets, sender);
+        let least = lags.iter().map(|(_, lag)| *lag).min();
+        self.far = [least, to_sender, self.far_of_answers()].into_iter().flatten().min().unwrap_or(0);
+        self.is_at_sender = self.far < (self.near + self.far) / 8;
+        for ack in &mut self.acks {
+            let lag = if self.is_at_sender { 0 } else { lag_around(&lags, ack.captured, self.far) };
+            // Slightly too early, so that no segment seems to precede the acknowledgement that released it.
+            ack.at = ack.captured + (lag - lag / 16).saturating_sub(LAG_JITTER);
+        }
+        // The sender learns of acknowledgements in the order in which they passed.
+        let mut latest = 0;
+        for ack in &mut self.acks {
+            latest = latest.max(ack.at);
+            ack.at = latest;
+        }
+        let acks = &self.acks;
+        self.round_trips = near
+            .into_iter()
+            .map(|(ack, near)| (acks[ack].captured, near + (acks[ack].at - acks[ack].captured)))
+            .collect();
+    }
+
+    /// Returns the largest payload that the sender sends in bulk, at most `offered`: a sender may use less
+    /// than the receiver offers.
+    fn effective_mss(&self, offered: i64) -> i64 {
+        let largest = self.sends.iter().map(Segment::bytes).max().unwrap_or(0);
+        if largest >= offered {
+            // Segments that the network card cuts are larger.
+            return offered;
+        }
+        let close = (self.near + self.far) / 2;
+        let in_a_row = self.sends.windows(2).filter(|pair| {
+            pair.iter().all(|send| send.bytes() == largest) && pair[1].at - pair[0].at < close
+        });
+        if in_a_row.count() * 3 >= self.sends.len() { largest } else { offered }
+    }
+
+    /// Returns how long the narrowest link takes for a full segment, ns: the spacing of segments behind it,
+    /// or of acknowledgements before it. Returns this percentile of the spacings.
+    pub(crate) fn packet_time(&self, percent: usize) -> u64 {
+        let spacing = |times: Vec<(u64, i64)>| -> Vec<u64> {
+            let pairs = times.windows(5).map(|run| {
+                let bytes = (run[4].1 - run[0].1).max(0);
+                ((run[4].0 - run[0].0) as i128 * i128::from(self.mss), i128::from(bytes))
+            });
+            pairs.filter(|(_, bytes)| *bytes > 0).map(|(time, bytes)| (time / bytes) as u64).collect()
+        };
+        let times = if self.is_at_sender {
+            self.acks.iter().map(|ack| (ack.captured, ack.acknowledged)).collect()
+        } else {
+            self.sends.iter().map(|send| (send.at, send.end)).collect()
+        };
+        percentile(spacing(times), percent).unwrap_or(0)
+    }
+
+    /// Returns, for each acknowledgement that a segment caused at once, its index and the time since then.
+    fn near_samples(&self) -> Vec<(usize, u64)> {
+        let mut samples = Vec::new();
+        let mut waiting = self.sends.iter().peekable();
+        let (mut newest, mut highest, mut known) = (None::<Segment>, 0, 0);
+        // Karn's rule: what was sent twice is not measured (RFC 6298 §3).
+        let mut repeated = i64::MIN;
+        for (index, ack) in self.acks.iter().enumerate() {
+            let mut count = 0;
+            while let Some(send) =
+                waiting.next_if(|send| send.at <= ack.captured && send.end <= ack.acknowledged)
+            {
+                count += 1;
+                if send.start < highest {
+                    repeated = highest;
+                } else {
+                    newest = Some(*send);
+                }
+                highest = highest.max(send.end);
+            }
+            let advances = ack.acknowledged > known;
+            known = known.max(ack.acknowledged);
+            // A lone segment may wait for the receiver's timer, so it counts only as a short sample.
+            if let Some(send) = newest.take_if(|send| advances && send.end == ack.acknowledged)
+                && send.start >= repeated
+                && !ack.is_duplicate
+            {
+                let near = ack.captured - send.at;
+                if count > 1 || near < 20 * MILLISECOND || !ack.is_pure {
+                    samples.push((index, near));
+                } else if let Some((_, before)) = samples.last() {
+                    // Under a growing queue, single segments are acknowledged late as well.
+                    if near < before + before / 2 {
+                        samples.push((index, near));
+                    }
+                }
+            }
+        }
+        samples
+    }
+
+    /// Returns the last acknowledgement that was captured at `at` or before.
+    pub(crate) fn last_captured(&self, at: u64) -> Option<&Ack> {
+        let after = self.acks.partition_point(|ack| ack.captured <= at);
+        after.checked_sub(1).map(|last| &self.acks[last])
+    }
+
+    /// Returns the time since the last acknowledgement that was captured before `at`, ns.
+    pub(crate) fn silence_before(&self, at: u64) -> u64 {
+        self.last_captured(at).map_or(u64::MAX, |ack| at - ack.captured)
+    }
+
+    /// Returns a time to the sender and back that exchanges show: from data of the peer, with which nothing
+    /// was outstanding, to the next segment. `None` if there are few.
+    fn far_of_answers(&self) -> Option<u64> {
+        let mut sends = self.sends.iter().peekable();
+        let mut sent = 0;
+        let mut times = Vec::new();
+        for ack in self.acks.iter().filter(|ack| !ack.is_pure) {
+            while let Some(send) = sends.next_if(|send| send.at <= ack.captured) {
+                sent = sent.max(send.end);
+            }
+            if ack.acknowledged >= sent {
+                times.extend(sends.peek().map(|send| send.at - ack.captured));
+            }
+        }
+        if times.len() >= ANSWERS_MIN { percentile(times, 5) } else { None }
+    }
+
+    /// Returns the shortest round trip, ns.
+    pub(crate) fn shortest_round_trip(&self) -> u64 {
+        self.near + self.far
+    }
+
+    /// Returns the given percentile of the round trips under load, ns.
+    pub(crate) fn round_trip(&self, percent: usize) -> u64 {
+        percentile(self.round_trips.iter().map(|(_, trip)| *trip).collect(), percent)
+            .unwrap_or_else(|| self.shortest_round_trip())
+    }
+
+    /// Returns whether the capture was made at the sender, in the middle, or at the receiver of this
+    /// direction.
+    pub(crate) fn place(&self, sender: usize) -> Place {
+        let (near, far) = (self.near, self.far);
+        let [here, there] =
+            if sender == 0 { [Place::Client, Place::Server] } else { [Place::Server, Place::Client] };
+        match near + far {
+            0 => Place::Unknown,
+            whole if far * 5 < whole => here,
+            whole if near * 5 < whole => there,
+            _ => Place::Middle,
+        }
+    }
+}
+
+/// Returns a percentile of the values.
+pub(crate) fn percentile(mut values: Vec<u64>, percent: usize) -> Option<u64> {
+    values.sort_unstable();
+    values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied()
+}
+
+/// Returns measurements of the lag by timestamps: the time of an acknowledgement, and the time from it to the
+/// first segment that echoes it.
+fn lag_samples(packets: &[Packet], sender: usize) -> Vec<(u64, u64)> {
+    let mut samples: Vec<(u64, u64)> = Vec::new();
+    // The first packet of each timestamp of the receiver that has not been echoed yet.
+    let mut stamps: Vec<(u32, u64)> = Vec::new();
+    let mut last_sent = None;
+    for packet in packets {
+        let Some(stamp) = packet.timestamps else { continue };
+        if packet.end != sender {
+            if stamps.last().is_none_or(|(value, _)| (stamp.value.wrapping_sub(*value) as i32) > 0) {
+                stamps.push((stamp.value, packet.at));
+            }
+            continue;
+        }
+        if packet.bytes == 0 {
+            continue;
+        }
+        let gap = last_sent.map_or(0, |last| packet.at - last);
+        last_sent = Some(packet.at);
+        let Some((oldest, _)) = stamps.first().copied() else { continue };
+        let age = |value: u32| value.wrapping_sub(oldest) as i32;
+        let index = stamps.partition_point(|(value, _)| age(*value) < age(stamp.echo));
+        let Some((_, echoed)) = stamps.get(index).copied().filter(|(value, _)| *value == stamp.echo) else {
+            continue;
+        };
+        let lag = packet.at - echoed;
+        stamps.drain(..=index);
+        // A sender that had nothing to send echoes an old timestamp. While packets queue, gaps are short.
+        if gap <= lag / 2 + 2 * MILLISECOND {
+            samples.push((echoed, lag));
+        }
+    }
+    samples
+}
+
+/// Returns the lag at a time: the shortest of the measurements around it, at least `least`.
+fn lag_around(samples: &[(u64, u64)], at: u64, least: u64) -> u64 {
+    let place = samples.partition_point(|(echoed, _)| *echoed < at);
+    let from = place.saturating_sub(LAG_NEIGHBOURS / 2);
+    let to = (place + LAG_NEIGHBOURS / 2).min(samples.len());
+    let around = samples[from..to].iter();
+    // A measurement that is seconds away does not count.
+    let close = around.filter(|(echoed, lag)| echoed.abs_diff(at) <= 2 * lag + 100 * MILLISECOND);
+    close.map(|(_, lag)| *lag).min().map_or(least, |lag| lag.max(least))
+}

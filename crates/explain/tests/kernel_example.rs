@@ -1,0 +1,52 @@
+//! Captures of the Linux kernel's TCP.
+
+use kiban_explain::{Cause, Explained, Place, Report};
+use std::io::Read;
+
+/// Explains a capture of one connection.
+fn explained(name: &str) -> (Report, Explained) {
+    let path = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::open(path).expect("it is part of the source");
+    file.read_to_end(&mut bytes).expect("it can be read");
+    let mut report = kiban_explain::explain(&bytes).expect("a capture");
+    assert_eq!((report.connections.len(), report.skipped, report.unread.is_none()), (1, 0, true), "{name}");
+    let one = report.connections.remove(0);
+    (report, one)
+}
+
+#[test]
+fn the_kernels_delayed_acknowledgements_are_found_in_a_pcapng_file() {
+    let (report, one) = explained("nagle.pcapng");
+    assert_eq!(report.packets, 120);
+    assert_eq!(one.place, Place::Middle);
+    let finding = one.verdict.as_ref().expect("it is slow");
+    assert_eq!((finding.cause, finding.sender), (Cause::NagleDelayedAck, 1));
+    // Linux delays acknowledgements by 40 ms and more; here it was done at least ten times.
+    assert!(finding.lost_ms > 400.0 && finding.lost_percent > 50.0, "{finding:?}");
+    // The evidence: a write of 26 bytes, its acknowledgement, and the write of 723 bytes.
+    let [_, acknowledgement, _] = finding.evidence[0].packets[..] else { panic!("{finding:?}") };
+    let step = one.steps.iter().find(|step| step.packet == acknowledgement).expect("it is shown");
+    assert!(step.from == 0 && step.what.starts_with("ACK") && step.wait.is_some(), "{step:?}");
+}
+
+#[test]
+fn the_causes_of_kernel_connections_are_found() {
+    for (name, cause) in [
+        ("healthy.pcap", None),
+        ("healthy-long.pcap", None),
+        ("receiver_limited.pcap", Some(Cause::ReceiverLimited)),
+        ("sender_limited.pcap", Some(Cause::SenderLimited)),
+        ("retransmission_timeout.pcap", Some(Cause::RetransmissionTimeout)),
+        ("zero_window.pcap", Some(Cause::ZeroWindow)),
+        ("lost_window_scaling.pcap", Some(Cause::LostWindowScaling)),
+        ("bufferbloat.pcap", Some(Cause::Bufferbloat)),
+    ] {
+        let (_, one) = explained(name);
+        assert_eq!(one.verdict.as_ref().map(|finding| finding.cause), cause, "{name}: {one}");
+        let evidence = one.verdict.iter().flat_map(|finding| &finding.evidence);
+        let numbers: Vec<u32> = evidence.flat_map(|piece| &piece.packets).copied().collect();
+        assert!(numbers.is_empty() == cause.is_none(), "{name}: {one}");
+        assert!(numbers.iter().all(|number| (1..=one.packets as u32).contains(number)), "{name}: {one}");
+    }
+}
