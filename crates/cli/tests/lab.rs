@@ -415,3 +415,61 @@ fn an_indexed_kubernetes_job_contains_the_plan_and_one_index_per_shard() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("/records/kiban-plan/shard-3 --shard 3/3 "), "{said}");
 }
+
+/// Returns the path of a capture of the kernel's TCP.
+fn capture(name: &str) -> String {
+    format!("{}/../explain/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_capture_is_explained_as_a_table_as_json_and_as_a_page() {
+    let (folder, _) = folder("explain", MAP);
+    let (slow, healthy) = (capture("nagle.pcapng"), capture("healthy.pcap"));
+    let page = folder.join("page.html");
+    let shown = good(&["explain", &slow, "--html", &text(&page)]);
+    assert!(shown.contains("verdict: Nagle and delayed ACKs") && shown.contains("TCP_NODELAY"), "{shown}");
+    let html = fs::read_to_string(&page).expect("it was written");
+    assert!(html.contains("Connection 1: Nagle and delayed ACKs") && html.contains("<svg"), "{html}");
+    let shown = good(&["explain", &healthy]);
+    assert!(shown.contains("verdict: healthy\n"), "{shown}");
+    let all = json(&good(&["explain", &slow, &healthy, "--json"]));
+    assert_eq!(all[0]["connections"][0]["verdict"]["cause"], "nagle_delayed_ack");
+    assert_eq!(
+        (&all[1]["file"], &all[1]["connections"][0]["verdict"]),
+        (&Value::from(healthy), &Value::Null)
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_explained_is_refused_with_what_to_do() {
+    let (folder, plan) = folder("explain-refused", MAP);
+    let [empty, packed, slow] =
+        [text(&folder.join("empty.pcap")), text(&folder.join("p.gz")), capture("nagle.pcapng")];
+    fs::write(&empty, b"").expect("it can be written");
+    fs::write(&packed, b"\x1f\x8b\x08").expect("it can be written");
+    for (arguments, error) in [
+        (&["explain", &plan][..], "neither a pcap nor a pcapng file, or its header is damaged: convert it"),
+        (&["explain", &empty], "is empty: end the capture"),
+        (&["explain", &packed], "is compressed: unpack it first (gunzip)"),
+        (&["explain", &text(&folder)], "cannot read"),
+        (&["explain", &slow, "--connection", "2"], "has no connection 2; it has 1"),
+        (&["explain", &slow, &slow, "--html", "x"], "give one FILE"),
+        (&["explain", "/nowhere.pcap"], "cannot read /nowhere.pcap"),
+    ] {
+        let output = kiban(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(error), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_readable_part_of_a_damaged_capture_is_explained() {
+    let (folder, _) = folder("explain-damaged", MAP);
+    let whole = fs::read(capture("nagle.pcapng")).expect("it exists");
+    let damaged = text(&folder.join("damaged.pcapng"));
+    fs::write(&damaged, &whole[..whole.len() - 7]).expect("it can be written");
+    let output = kiban(&["explain", &damaged]);
+    let (shown, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && shown.contains("verdict: Nagle and delayed ACKs"), "{shown}");
+    assert!(said.contains("only the first 119 packets were read: it is damaged or cut off there"), "{said}");
+}

@@ -191,3 +191,18 @@ fn a_browser_opens_the_page_of_a_run() {
     // Two metrics for each of two profiles, with nine cells each.
     assert_eq!((&found["svgs"], &found["plain"]), (&4.into(), &36.into()));
 }
+
+/// `kiban lab explain` writes the same kind of page for a capture.
+#[test]
+fn a_browser_opens_the_page_of_a_capture() {
+    let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("explain-page.html");
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/data/nagle.pcapng");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
+    command.args(["lab", "explain", capture, "--html"]).arg(&page);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    let Some(found) = browsed(&page, "explain-page-browser") else { return };
+    is_sound(&found);
+    // The packets that prove the verdict, and the time-sequence graph.
+    assert_eq!(found["svgs"], 2);
+}

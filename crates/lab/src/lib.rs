@@ -30,6 +30,7 @@ pub mod bench;
 pub mod chart;
 pub mod engine;
 pub mod environment;
+pub mod explain;
 pub mod heat;
 pub mod limits;
 pub mod load;

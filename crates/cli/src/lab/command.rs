@@ -1,6 +1,6 @@
 //! The arguments of `kiban lab`, and its subcommands.
 
-use super::{live, merge, mix, net, questions, report, rtp, run, script, summary};
+use super::{explain, live, merge, mix, net, questions, report, rtp, run, script, summary};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -11,6 +11,8 @@ use std::process::ExitCode;
 /// Traffic: 'mix' sends several kinds of flows at once over a network with policing; 'rtp' sends and receives
 /// streams with RTCP reports.
 ///
+/// Captures: 'explain' says why the TCP connections of a packet capture are slow.
+///
 /// Plans: a plan names a question and the values of its parameters. 'run' runs one trial for each combination
 /// and records it as a line of JSON; an interrupted run can be resumed. Shards of a plan can run on different
 /// machines; 'merge' combines them. 'summary' and 'report' need only the records.
@@ -18,6 +20,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\
         \n  kiban lab serve                             on one host; prints a token\
         \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, causes, remedies\
+        \n  kiban lab explain slow.pcapng               why the connections of a capture are slow\
         \n  kiban lab questions wide-area-atm           parameters, metrics and an example plan\
         \n  kiban lab run map.toml --out map            run it; repeat the command to resume\
         \n  kiban lab report map                        a page with maps and curves, map/report.html\
@@ -34,6 +37,7 @@ enum Verb {
     Net(net::Net),
     Mix(mix::Mix),
     Rtp(rtp::Rtp),
+    Explain(explain::Explain),
     Questions(questions::Questions),
     Run(run::Run),
     Live(live::Live),
@@ -49,6 +53,7 @@ impl Lab {
             Verb::Net(net) => net.run(),
             Verb::Mix(mix) => mix.run(),
             Verb::Rtp(rtp) => rtp.run(),
+            Verb::Explain(explain) => explain.run(),
             Verb::Questions(questions) => questions.run(),
             Verb::Run(run) => run.run(),
             Verb::Live(live) => live.run(),

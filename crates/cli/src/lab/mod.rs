@@ -1,6 +1,7 @@
 //! `kiban lab`: parameter sweeps from a plan to a report, and measurements of real networks.
 
 mod command;
+mod explain;
 mod interrupt;
 mod live;
 mod merge;

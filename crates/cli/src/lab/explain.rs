@@ -1,0 +1,153 @@
+//! `kiban lab explain`: explains the TCP connections of packet captures.
+
+use crate::output::{note, print};
+use clap::Args;
+use kiban_explain::{Explained, Report};
+use kiban_lab::engine::store::write_atomically;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Maximum number of bytes that are read of a file, because it is analysed in memory.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Explain why the TCP connections of a packet capture are slow.
+///
+/// Prints a line for each connection, the verdict first: who waited for whom, and how much time was lost.
+/// With --connection, also the packets that prove it, and what to do. Reads pcap and pcapng files, captured
+/// at the client, at the server or between them; headers suffice (tcpdump -s 128). Reads at most 1 GiB and
+/// two million TCP segments of a file, and says so.
+#[derive(Args)]
+#[command(after_help = "Examples:\
+        \n  tcpdump -i eth0 -s 128 -w slow.pcap tcp port 443     make a capture\
+        \n  kiban lab explain slow.pcap                          a table of verdicts\
+        \n  kiban lab explain slow.pcap --connection 3           evidence and advice for one connection\
+        \n  kiban lab explain slow.pcap --html slow.html         a page with pictures\
+        \n  kiban lab explain slow.pcap --json | jq '.[].connections[].verdict.cause'\
+        \n\nExit status: 0 if the files could be read, 1 if not, 2 for invalid arguments.")]
+pub(super) struct Explain {
+    /// Capture files, pcap or pcapng.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Show the evidence for this connection, by its number in the table.
+    #[arg(long, value_name = "N")]
+    connection: Option<usize>,
+    /// Print everything as JSON: a list with an entry for each file.
+    #[arg(long)]
+    json: bool,
+    /// HTML file to write; requires a single capture file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(serde::Serialize)]
+struct Entry<'a> {
+    file: &'a Path,
+    #[serde(flatten)]
+    report: Report,
+}
+
+impl Explain {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        if self.html.is_some() && self.files.len() > 1 {
+            return Err("--html writes the page of one capture: give one FILE".to_owned());
+        }
+        let mut entries = Vec::new();
+        for file in &self.files {
+            let mut report = read(file)?;
+            if let Some(number) = self.connection {
+                let count = report.connections.len();
+                report.connections.retain(|one| one.number == number);
+                if report.connections.is_empty() {
+                    let name = file.display();
+                    return Err(format!("{name} has no connection {number}; it has {count}: see the table"));
+                }
+            }
+            entries.push(Entry { file, report });
+        }
+        if let (Some(page), [Entry { file, report }]) = (&self.html, &entries[..]) {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let command = format!("kiban lab explain {} --html {}", file.display(), page.display());
+            let html = kiban_lab::explain::html(report, &name, &command);
+            write_atomically(page, html.as_bytes()).map_err(|error| error.to_string())?;
+        }
+        if self.json {
+            super::output::json(&entries)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for Entry { file, report } in &entries {
+            if entries.len() > 1 {
+                print(&format!("{}:\n", file.display()))?;
+            }
+            match &report.connections[..] {
+                [] => print("no TCP connections\n")?,
+                [one] => print(&one.to_string())?,
+                _ => print(&report.to_string())?,
+            }
+            if self.connection.is_none() && report.connections.len() > 1 {
+                let worst = report.connections.iter().max_by(|one, other| lost(one).total_cmp(&lost(other)));
+                if let Some(worst) = worst.filter(|worst| worst.verdict.is_some()) {
+                    note!("next: kiban lab explain {} --connection {}", file.display(), worst.number);
+                }
+            }
+        }
+        if let Some(page) = &self.html {
+            note!("wrote {}", page.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the time that a connection lost, ms.
+fn lost(one: &Explained) -> f64 {
+    one.verdict.as_ref().map_or(0.0, |finding| finding.lost_ms)
+}
+
+/// Reads and explains a file, and notes what of it was not read.
+fn read(file: &Path) -> Result<Report, String> {
+    let name = file.display();
+    let failed = |error: std::io::Error| format!("cannot read {name}: {error}");
+    let mut bytes = Vec::new();
+    let mut opened = File::open(file).map_err(failed)?.take(FILE_BYTES_MAX + 1);
+    opened.read_to_end(&mut bytes).map_err(failed)?;
+    let is_large = bytes.len() as u64 > FILE_BYTES_MAX;
+    bytes.truncate(FILE_BYTES_MAX as usize);
+    let mut report =
+        kiban_explain::explain(&bytes).map_err(|_| format!("{name} {}", not_a_capture(&bytes)))?;
+    if is_large {
+        report.unread = Some("it is larger than 1 GiB".to_owned());
+    }
+    if let Some(why) = &report.unread {
+        note!("kiban: {name}: only the first {} packets were read: {why}", report.packets);
+    }
+    if is_large {
+        note!("kiban: headers suffice: tcpdump -r {name} -s 128 -w smaller.pcap tcp");
+    }
+    if let Some(link_type) = report.unsupported_link_type {
+        note!(
+            "kiban: {name}: packets of link type {link_type} were skipped; Ethernet, raw IP, BSD loopback and \
+             Linux cooked are supported"
+        );
+    }
+    if report.skipped > 0 {
+        note!(
+            "kiban: {name}: {} packets were skipped: malformed, or cut off inside their headers (capture at \
+             least 128 bytes: tcpdump -s 128)",
+            report.skipped
+        );
+    }
+    Ok(report)
+}
+
+/// Returns why a file is no capture, and what to do.
+fn not_a_capture(bytes: &[u8]) -> &'static str {
+    match bytes {
+        [] => "is empty: end the capture, so that it is written (or use tcpdump -U)",
+        [0x1f, 0x8b, ..] => "is compressed: unpack it first (gunzip)",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "is compressed: unpack it first (unzstd)",
+        _ => {
+            "is neither a pcap nor a pcapng file, or its header is damaged: convert it (editcap -F pcapng IN OUT)"
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The page of `kiban lab explain`: the verdicts on the connections of a capture, each with its evidence.
+//!
+//! Limits    the page shows the first [`CONNECTIONS_MAX`] connections in full; the table lists all of them.
+
+use crate::report::picture::{Arrow, Direction, Line, Lines, Scale, Sequence};
+use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
+use kiban_explain::{Explained, Finding, Report};
+
+/// The maximum number of connections that are shown in full.
+const CONNECTIONS_MAX: usize = 50;
+
+/// Returns the HTML page of the connections of `file`; `command` is the command that creates the page.
+pub fn html(report: &Report, file: &str, command: &str) -> String {
+    let connections = &report.connections;
+    let slow = connections.iter().filter(|one| one.verdict.is_some()).count();
+    let lead = match (slow, connections.first().and_then(|one| one.verdict.as_ref())) {
+        (0, _) => format!("{} TCP connections: no cause of slowness was found.", connections.len()),
+        (1, Some(finding)) if connections.len() == 1 => {
+            format!("{}: {}", finding.cause.words(), finding.because)
+        }
+        _ => format!("{slow} of {} TCP connections are slow.", connections.len()),
+    };
+    let mut blocks = Vec::new();
+    if let Some(why) = &report.unread {
+        let badge = Badge::new(Tone::Doubt, "note");
+        blocks.push(Block::Badges(vec![(badge, format!("The end of the file was not read: {why}."))]));
+    }
+    blocks.push(Block::Grid(table(connections)));
+    let sections = connections.iter().take(CONNECTIONS_MAX).map(section).collect();
+    let foot = vec![
+        format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
+        format!("Made by: {command}."),
+    ];
+    Document { title: format!("Connections in {file}"), lead, blocks, sections, foot }.html()
+}
+
+fn badge(one: &Explained) -> Badge {
+    Badge::new(if one.verdict.is_some() { Tone::Bad } else { Tone::Good }, one.words())
+}
+
+fn table(connections: &[Explained]) -> Grid {
+    let heads = ["connection", "verdict", "#lost, ms", "#bytes", "#Mbit/s", "#RTT, ms"];
+    let mut grid = Grid::new("Verdicts", &heads);
+    for one in connections {
+        let bytes: u64 = one.directions.iter().map(|direction| direction.bytes).sum();
+        let rate = one.directions.iter().map(|direction| direction.bits_per_second).fold(0.0, f64::max);
+        let name = Cell::from(format!("{}: {} > {}", one.number, one.ends[0], one.ends[1]));
+        let lost = one.verdict.as_ref().map_or(String::new(), |finding| format!("{:.0}", finding.lost_ms));
+        grid.row([
+            // Plain text if the connection is not shown in full.
+            name.to(heading(one)),
+            badge(one).into(),
+            lost.into(),
+            bytes.to_string().into(),
+            format!("{:.2}", rate * 1e-6).into(),
+            format!("{:.1}", one.rtt_ms).into(),
+        ]);
+    }
+    grid
+}
+
+fn heading(one: &Explained) -> String {
+    format!("Connection {}: {}", one.number, one.words())
+}
+
+fn section(one: &Explained) -> Section {
+    let mut blocks = Vec::new();
+    for finding in one.verdict.iter().chain(&one.also) {
+        blocks.push(Block::Paragraph(format!("{}: {}", finding.cause.words(), finding.because)));
+        blocks.push(Block::Grid(evidence(finding)));
+        blocks.push(Block::Paragraph(finding.advice.to_owned()));
+    }
+    blocks.push(Block::Figure(sequence(one).picture(), String::new()));
+    let graph = graph(one);
+    if !graph.lines.is_empty() {
+        blocks.push(Block::Figure(graph.picture(), String::new()));
+    }
+    let mut waits = Grid::new("What the sender waited for", &["sender", "waited", "#ms"]);
+    for (name, direction) in ["client", "server"].iter().zip(&one.directions) {
+        for (waited, ms) in &direction.waited_ms {
+            waits.row([(*name).into(), waited.words().into(), format!("{ms:.0}").into()]);
+        }
+    }
+    blocks.push(Block::Collapsed("What the sender waited for".to_owned(), vec![Block::Grid(waits)]));
+    Section { heading: heading(one), blocks }
+}
+
+fn evidence(finding: &Finding) -> Grid {
+    let mut grid = Grid::new("Evidence", &["packets", "#at, s", "what they show"]);
+    for piece in &finding.evidence {
+        let packets: Vec<String> = piece.packets.iter().map(u32::to_string).collect();
+        grid.row([packets.join(", ").into(), format!("{:.3}", piece.at_s).into(), piece.what.clone().into()]);
+    }
+    grid
+}
+
+fn sequence(one: &Explained) -> Sequence {
+    let arrows = one.steps.iter().map(|step| Arrow {
+        after_ms: step.after_ms,
+        direction: if step.from == 0 { Direction::Right } else { Direction::Left },
+        what: format!("{}: {}", step.packet, step.what),
+        wait: step.wait.clone(),
+    });
+    Sequence {
+        name: format!("packets-{}", one.number),
+        title: "The packets that show it".to_owned(),
+        description: format!("Packets of connection {}, with the time between them", one.number),
+        ends: ["client".to_owned(), "server".to_owned()],
+        arrows: arrows.collect(),
+    }
+}
+
+fn graph(one: &Explained) -> Lines {
+    let curve = |name: &str, points: &[(f64, f64)]| Line {
+        name: name.to_owned(),
+        points: points.iter().map(|(x, y)| (*x, Some(y * 1e-3))).collect(),
+        dashed: name == "window",
+    };
+    let lines = [
+        ("window", &one.curves.window),
+        ("sent", &one.curves.sent),
+        ("acknowledged", &one.curves.acknowledged),
+    ];
+    Lines {
+        name: format!("sequence-{}", one.number),
+        title: "Time-sequence graph".to_owned(),
+        description: format!("Bytes sent and acknowledged, and the window, of connection {}", one.number),
+        x: ("seconds".to_owned(), Scale::Linear),
+        y: ("kB".to_owned(), Scale::Linear),
+        lines: lines
+            .iter()
+            .filter(|(_, points)| !points.is_empty())
+            .map(|(name, points)| curve(name, points))
+            .collect(),
+        marks: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_explain::Evidence;
+
+    const HOSTILE: &str = "</script></style></svg>\"'&<img src=x onerror=alert(1)>";
+
+    /// Returns the report on a connection that waits for delayed acknowledgements.
+    fn report() -> Report {
+        kiban_explain::explain(include_bytes!("../../explain/tests/data/nagle.pcapng")).expect("a capture")
+    }
+
+    #[test]
+    fn the_page_shows_the_verdict_first_and_loads_nothing() {
+        let page = html(&report(), "nagle.pcapng", "kiban lab explain nagle.pcapng");
+        let [lead, table, figure] = ["<p class=\"lead\">Nagle and delayed ACKs: ", "<table", "<figure"]
+            .map(|part| page.find(part).expect("it is part of the page"));
+        assert!(lead < table && table < figure);
+        assert_eq!(page.matches("<figure").count(), 2, "a sequence of packets and a time-sequence graph");
+        for request in ["http://", "https://", " src=", "@import", "url(", "<link"] {
+            assert!(!page.contains(request), "{request}");
+        }
+    }
+
+    #[test]
+    fn texts_from_elsewhere_are_escaped() {
+        let mut report = report();
+        let hostile = || HOSTILE.to_owned();
+        report.unread = Some(hostile());
+        let one = &mut report.connections[0];
+        one.ends = [hostile(), hostile()];
+        let finding = one.verdict.as_mut().expect("it is slow");
+        finding.because = hostile();
+        finding.evidence = vec![Evidence { packets: vec![1], at_s: 0.0, lost_ms: 1.0, what: hostile() }];
+        for step in &mut one.steps {
+            (step.what, step.wait) = (hostile(), Some(hostile()));
+        }
+        let page = html(&report, HOSTILE, HOSTILE);
+        let count = |what: &str| page.matches(what).count();
+        assert_eq!((count("<img"), count("</script>"), count("</style>"), count("</svg>")), (0, 1, 1, 2));
+        // The title twice, the lead, the note, the table, the reason, the evidence, and the packets.
+        assert!(count("&lt;img src=x onerror=alert(1)&gt;") > 10);
+    }
+
+    #[test]
+    fn a_file_without_connections_and_one_of_a_lone_packet_have_a_page() {
+        let page = html(&Report::default(), "empty.pcap", "c");
+        assert!(page.contains("0 TCP connections: no cause of slowness was found."), "{page}");
+        let mut report = report();
+        report.connections[0].steps.truncate(1);
+        report.connections[0].curves = kiban_explain::Curves::default();
+        assert_eq!(html(&report, "lone.pcap", "c").matches("<figure").count(), 1);
+    }
+}
