@@ -1,9 +1,10 @@
 //! `kiban x25` as a user runs it: calls on TCP streams, serial lines, Ethernets and XOT; a switch; a PAD.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
@@ -99,9 +100,12 @@ impl Drop for Server {
     }
 }
 
-/// Returns a port that is free now.
+/// Returns an address at which nothing listens. The host is one of this process alone (127.64.0.0/10), so that
+/// no connection and no other test takes the port.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free")
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    ([127, 64 | high & 63, middle, low], NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {

@@ -9,6 +9,7 @@ use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::x25::xot::CHANNEL;
 use kiban_osi::x25::{AddressBlock, Call, Cause, Config, Indication, Request, Role};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,9 +21,12 @@ fn bound() -> (TcpListener, SocketAddr) {
     (listener, at)
 }
 
-/// Returns an address that is free now.
+/// Returns an address at which nothing listens. The host is one of this process alone (127.64.0.0/10), so that
+/// no connection and no other test takes the port.
 fn free() -> SocketAddr {
-    bound().1
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    ([127, 64 | high & 63, middle, low], NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
 fn route(called: &str, from: Option<Origin>, to: Target) -> SwitchRoute {
@@ -76,7 +80,7 @@ async fn pair(routes: [Vec<SwitchRoute>; 2], xot: Option<TcpListener>) -> [Runni
     let at = free();
     let [near, far] = routes;
     let mut far = Running::start(LineAddress::Listen(at), Role::Dce, far, None);
-    let mut near = Running::start(LineAddress::Connect("127.0.0.1".into(), at.port()), Role::Dte, near, xot);
+    let mut near = Running::start(LineAddress::Connect(at.ip().to_string(), at.port()), Role::Dte, near, xot);
     near.up().await;
     far.up().await;
     [near, far]
@@ -196,16 +200,16 @@ async fn an_association_crosses_tpkt_a_line_and_xot() {
 
 #[tokio::test]
 async fn calls_without_a_route_or_target_are_refused_with_a_reason() {
-    let closed = free().port();
+    let closed = free();
     let near = vec![
-        route("1", None, Target::Xot { host: "127.0.0.1".into(), port: closed }),
+        route("1", None, Target::Xot { host: closed.ip().to_string(), port: closed.port() }),
         route("2", None, Target::Line("line".into())),
     ];
     // The far node's route leads back to the line.
     let far = vec![route("2", None, line())];
     let [mut near, mut far] = pair([near, far], None).await;
     for (called, cause, words) in
-        [("1", 0x09, "127.0.0.1"), ("2", 0x0d, "line cleared it: cause 0x0d"), ("3", 0x0d, "no route")]
+        [("1", 0x09, "127."), ("2", 0x0d, "line cleared it: cause 0x0d"), ("3", 0x0d, "no route")]
     {
         let stream = near.handle.open().await.expect("it runs");
         let mut caller = Circuit::calling(stream, Config::new(Role::Dte));
