@@ -156,8 +156,9 @@ pub(super) async fn carry(
 ) -> Result<End, String> {
     let mut buffer = vec![0; UNIT_BYTES_MAX];
     let (mut is_open, mut is_clearing) = (true, false);
-    // Received data that the output has not taken yet.
-    let mut pending = VecDeque::new();
+    // Received data that the output has not taken yet, and whether it has taken data that waits for a flush:
+    // standard output keeps an incomplete line.
+    let (mut pending, mut is_unflushed) = (VecDeque::<u8>::new(), false);
     let end = loop {
         if !is_open && !waits && !is_clearing && circuit.is_quiet() {
             is_clearing = true;
@@ -183,8 +184,8 @@ pub(super) async fn carry(
                 }
                 continue;
             }
-            written = output.write_buf(&mut pending), if is_blocked => {
-                is_written(written)?;
+            written = write_or_flush(&mut output, &mut pending), if is_blocked || is_unflushed => {
+                is_unflushed = written?;
                 continue;
             }
             indication = circuit.advance_holding(is_blocked) => indication,
@@ -209,7 +210,7 @@ pub(super) async fn carry(
     // The call has ended: the rest of the input is dropped, so that its writer can read the output.
     while !pending.is_empty() {
         tokio::select! {
-            written = output.write_buf(&mut pending) => is_written(written)?,
+            written = write_or_flush(&mut output, &mut pending) => drop(written?),
             read = input.read(&mut buffer), if is_open => is_open = read.is_ok_and(|count| count > 0),
         }
     }
@@ -217,10 +218,21 @@ pub(super) async fn carry(
     Ok(end)
 }
 
-fn is_written(written: io::Result<usize>) -> Result<(), String> {
-    match written {
+/// Writes a part of the data, or flushes the output if there is none. Returns whether another flush is needed.
+///
+/// # Errors
+/// The output cannot be written.
+async fn write_or_flush(
+    output: &mut (impl AsyncWrite + Unpin),
+    pending: &mut VecDeque<u8>,
+) -> Result<bool, String> {
+    if pending.is_empty() {
+        output.flush().await.map_err(cannot_write)?;
+        return Ok(false);
+    }
+    match output.write_buf(pending).await {
         Ok(0) => Err(cannot_write(io::ErrorKind::WriteZero.into())),
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) => Err(cannot_write(error)),
     }
 }
