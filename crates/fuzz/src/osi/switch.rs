@@ -186,6 +186,7 @@ pub(crate) fn pad(bytes: &[u8], features: &mut Features<'_>) {
     let mut parameters = *pad.parameters();
     for of in (1..=22).filter(|of| *of != 11) {
         let value = parameters.get(of).expect("there are 22");
+        features.show(("parameter", of, value.checked_ilog2()));
         assert_eq!(parameters.set(of, value), Ok(()), "{of}:{value}");
     }
 }
