@@ -31,4 +31,4 @@ pub use calibrate::costs;
 pub use offers::{LONG, YieldLimiter};
 pub use set::{WaitSet, Waker};
 pub use sleepers::{Doorbell, EventSleeper, FutexSleeper, Sleeper, ring, set_min_timer_slack, timespec};
-pub use waiting::{Switches, Waiting, switched_away, switches};
+pub use waiting::{Waiting, switched_away, waited_for_processor};

@@ -5,6 +5,7 @@ use super::offers::{LONG, OFFER, YieldLimiter};
 use super::sleepers::{Doorbell, Sleeper, set_min_timer_slack};
 use crate::clock::{Clock, ticks};
 use kiban_base::{Costs, Evidence, Instant, Report, Step, Wait, Waiter};
+use rustix::fs::{Mode, OFlags};
 use std::time::Duration;
 
 /// A jump of the tick counter inside the spin loop longer than this is examined. An interrupt takes less; a
@@ -185,17 +186,8 @@ impl Waiting {
     }
 }
 
-/// How often a thread has given its processor to others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// To sleep.
-    pub voluntary: u64,
-    /// Because the scheduler let others run.
-    pub involuntary: u64,
-}
-
-/// Returns the number of context switches of the calling thread.
-pub fn switches() -> Switches {
+/// Returns the number of involuntary context switches of the calling thread.
+pub fn switched_away() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: getrusage writes a whole `rusage` to a location that is large enough, and a structure of
     // integers is valid whatever it holds; the call fails only for an unknown `who` or a bad address.
@@ -204,10 +196,17 @@ pub fn switches() -> Switches {
         debug_assert_eq!(result, 0);
         usage.assume_init()
     };
-    Switches { voluntary: usage.ru_nvcsw as u64, involuntary: usage.ru_nivcsw as u64 }
+    usage.ru_nivcsw as u64
 }
 
-/// Returns the number of involuntary context switches of the calling thread.
-pub fn switched_away() -> u64 {
-    switches().involuntary
+/// Returns for how long the calling thread has waited for a processor since it began. `None`: the system
+/// does not tell. Takes a few microseconds.
+pub fn waited_for_processor() -> Option<Duration> {
+    // The second number, in nanoseconds (Linux's Documentation/scheduler/sched-stats.rst).
+    // Not through the C library, whose calls a preloaded library may replace.
+    let file = rustix::fs::open("/proc/thread-self/schedstat", OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0; 64];
+    let length = rustix::io::read(file, &mut text).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
