@@ -365,9 +365,9 @@ cat "$dir/leases"
 fn a_virtual_machine_gets_its_address_and_may_restart() {
     let script = r#"
 vm=$3/vm.sock own=$3/net.sock
-"$kiban" net --dns 192.0.2.1 --qemu-stream "$vm" & board=$!
-# The first attempts may come before the socket.
-until python3 "$peers" machine "$vm" 2> /dev/null; do kill -0 $board; done
+"$kiban" net --dns 192.0.2.1 --qemu-stream "$vm" 2> "$3/said" & board=$!
+until grep -q 'ready for a virtual machine' "$3/said"; do kill -0 $board; done
+python3 "$peers" machine "$vm"
 python3 "$peers" machine "$vm"
 kill $board
 wait $board
@@ -464,9 +464,10 @@ wait $board
 #[test]
 fn wrong_arguments_are_explained() {
     let own = std::process::id().to_string();
-    let rows: [(&[&str], &str); 13] = [
+    let rows: [(&[&str], &str); 14] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
         (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:PORT]"),
+        (&["-t", "8080:80", "-t", "8080:81", "--", "true"], "-t: port 8080 is given twice"),
         (&["-T", "0.0.0.0:5432", "--", "true"], "callers of other hosts would reach this host's loopback"),
         (&["1999999999"], "cannot use the network of process 1999999999: No such process"),
         (&["0"], "cannot use the network of process 0: No such process"),

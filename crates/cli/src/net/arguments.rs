@@ -1,7 +1,7 @@
 //! Arguments of `kiban net`.
 
 use super::options::{Options, Target, check_gateway, host_name_server};
-use clap::Args;
+use clap::{Args, ValueHint};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kiban_link::Role;
 use kiban_link::address::Transport;
@@ -73,18 +73,18 @@ pub(crate) struct Net {
     /// Forward a TCP port of this host to the guest, or a range of ports; may be repeated.
     ///
     /// Write `auto` for all ports at which the guest listens at any time, `all` for all free ports.
-    #[arg(short = 't', long = "tcp", value_name = "[ADDRESS:]PORT[:GUEST-PORT]")]
+    #[arg(short = 't', long = "tcp", value_name = "[ADDRESS:]PORT[:GUEST-PORT]", value_hint = ValueHint::Other)]
     tcp: Vec<String>,
     /// Forward a UDP port of this host to the guest, likewise.
-    #[arg(short = 'u', long = "udp", value_name = "[ADDRESS:]PORT[:GUEST-PORT]")]
+    #[arg(short = 'u', long = "udp", value_name = "[ADDRESS:]PORT[:GUEST-PORT]", value_hint = ValueHint::Other)]
     udp: Vec<String>,
     /// Forward a TCP port of the guest's loopback to this host's loopback, or a range; may be repeated.
     ///
     /// Write `auto` for all ports at which this host listens at any time, `all` for all free ports.
-    #[arg(short = 'T', long, value_name = "PORT[:HOST-PORT]")]
+    #[arg(short = 'T', long, value_name = "PORT[:HOST-PORT]", value_hint = ValueHint::Other)]
     guest_tcp: Vec<String>,
     /// Forward a UDP port of the guest's loopback to this host's loopback, likewise.
-    #[arg(short = 'U', long, value_name = "PORT[:HOST-PORT]")]
+    #[arg(short = 'U', long, value_name = "PORT[:HOST-PORT]", value_hint = ValueHint::Other)]
     guest_udp: Vec<String>,
     /// Record the guest's packets to a capture file.
     #[arg(long, value_name = "FILE")]

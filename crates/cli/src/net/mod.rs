@@ -73,7 +73,7 @@ pub(crate) fn run_by_name() -> Option<Result<ExitCode, String>> {
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let say = |error: io::Error| error.to_string();
-    options.check_guest_ports()?;
+    options.check_ports()?;
     match std::env::var(PART).as_deref() {
         Ok("board") => {
             let socket = detach().map_err(say)?;
@@ -226,6 +226,7 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
         Some(guest) => guest.wait().map_err(say)?,
         None => {
             if is_connected {
+                note!("kiban: ready for a virtual machine; Ctrl-C ends its network");
                 wait_for_signal(&to_board).map_err(|error| format!("cannot handle signals: {error}"))?;
             }
             ExitStatus::default()

@@ -89,8 +89,17 @@ impl Options {
         [&self.tcp, &self.udp, &self.guest_tcp, &self.guest_udp].into_iter().flatten()
     }
 
-    /// Checks that ports of the guest are open only to its own programs: they lead to this host's loopback.
-    pub(super) fn check_guest_ports(&self) -> Result<(), String> {
+    /// Checks that no port is forwarded twice, and that ports of the guest are open only to its own programs:
+    /// they lead to this host's loopback.
+    pub(super) fn check_ports(&self) -> Result<(), String> {
+        let all = [("-t", &self.tcp), ("-u", &self.udp), ("-T", &self.guest_tcp), ("-U", &self.guest_udp)];
+        for (name, ports) in all {
+            for (at, one) in ports.iter().enumerate() {
+                if let Some(port) = ports[..at].iter().find_map(|other| other.common_port(one)) {
+                    return Err(format!("{name}: port {port} is given twice; it can lead to one port only"));
+                }
+            }
+        }
         match self.guest_tcp.iter().chain(&self.guest_udp).find(|ports| !ports.is_of_loopback()) {
             None => Ok(()),
             Some(ports) => Err(format!(

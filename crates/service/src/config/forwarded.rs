@@ -52,6 +52,16 @@ impl Forwarded {
         (ports.len() == to.len()).then(|| Forwarded::Range { address, ports, to: *to.start() })
     }
 
+    /// Returns the first port that both ranges open at the same address.
+    pub fn common_port(&self, other: &Forwarded) -> Option<u16> {
+        let Forwarded::Range { address, ports, .. } = self else { return None };
+        let Forwarded::Range { address: to, ports: others, .. } = other else { return None };
+        let first = *ports.start().max(others.start());
+        let is_common = ports.contains(&first) && others.contains(&first);
+        // A range without an address is open at other addresses as well, perhaps not at this one.
+        (is_common && address == to).then_some(first)
+    }
+
     /// Returns whether only callers of the same host can reach these ports, if those without an address are
     /// open at the loopback's.
     pub fn is_of_loopback(&self) -> bool {
@@ -110,6 +120,24 @@ mod tests {
             if parsed.is_some() {
                 assert_eq!(Forwarded::parse(expected), parsed, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn two_ranges_have_the_ports_in_common_that_they_open_at_one_address() {
+        for (one, other, port) in [
+            ("8080", "8080:80", Some(8080)),
+            ("8000-8010", "8005-8020:1005-1020", Some(8005)),
+            ("1-65535", "22", Some(22)),
+            ("8080", "8081", None),
+            ("8000-8010", "8011-8020", None),
+            ("127.0.0.1:8080", "[::1]:8080", None),
+            ("127.0.0.1:8080", "127.0.0.1:8080:81", Some(8080)),
+            ("8080", "auto", None),
+            ("all", "all", None),
+        ] {
+            let [a, b] = [one, other].map(|text| Forwarded::parse(text).unwrap());
+            assert_eq!((a.common_port(&b), b.common_port(&a)), (port, port), "{one} {other}");
         }
     }
 }
