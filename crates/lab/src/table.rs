@@ -4,7 +4,9 @@
 //! Layout    columns two spaces apart, text left-aligned, numbers right-aligned, a rule below the headings,
 //!           numbered notes below the table. No colour and no frames, so that a table can be pasted into an
 //!           email.
-//! Width     at most 100 columns: the widest text column is wrapped at spaces until the table fits.
+//! Width     at most 100 columns: the widest text column is wrapped at spaces until the table fits. A column
+//!           of numbers whose cells are lists ("33.3, 16.1, 5.7; 10.0 Mbit/s") is wrapped too, before a text
+//!           column becomes too narrow to read.
 //! Limits    numbers and words are not cut, so a table with many numbers or long words may be wider. Only a
 //!           word longer than a third of the width is cut. Widths are counted in characters.
 
@@ -14,6 +16,10 @@ const WIDTH_MAX: usize = 100;
 /// The minimum width to which a text column is wrapped. A longer word widens the column, up to
 /// [`WORD_WIDTH_MAX`].
 const WORDS_WIDTH_MIN: usize = 12;
+/// The width below which a text column is wrapped only when all lists are wrapped to [`LIST_WIDTH_MIN`].
+const TEXT_WIDTH_PREFERRED: usize = 26;
+/// The minimum width to which a column of lists of numbers is wrapped.
+const LIST_WIDTH_MIN: usize = 13;
 /// The width at which even a single word is cut.
 const WORD_WIDTH_MAX: usize = 33;
 const GAP: &str = "  ";
@@ -131,37 +137,39 @@ impl Table {
                 cells.map(|cell| width(cell)).max().unwrap_or(0)
             })
             .collect();
-        let least: Vec<usize> = (0..self.columns.len())
-            .map(|at| {
-                let cells = self.rows.iter().map(|row| &row[at]).chain([&self.columns[at].head]);
-                let longest = cells.flat_map(|cell| cell.split_whitespace()).map(width).max();
-                longest.unwrap_or(0).clamp(WORDS_WIDTH_MIN, WORD_WIDTH_MAX)
-            })
-            .collect();
+        let least = |at: usize, bound: usize| {
+            let cells = self.rows.iter().map(|row| &row[at]).chain([&self.columns[at].head]);
+            let longest = cells.flat_map(|cell| cell.split_whitespace()).map(width).max().unwrap_or(0);
+            match self.columns[at].kind {
+                Kind::Words => longest.clamp(bound, WORD_WIDTH_MAX),
+                Kind::Numbers => longest.max(bound),
+            }
+        };
         let gaps = GAP.len() * widths.len().saturating_sub(1);
-        loop {
-            let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH_MAX);
-            let widest = (0..widths.len())
-                .filter(|&at| self.columns[at].kind == Kind::Words && widths[at] > least[at])
-                .max_by_key(|&at| widths[at]);
-            match widest {
-                Some(at) if excess > 0 => widths[at] -= 1,
-                _ => return widths,
+        for (kind, bound) in [
+            (Kind::Words, TEXT_WIDTH_PREFERRED),
+            (Kind::Numbers, LIST_WIDTH_MIN),
+            (Kind::Words, WORDS_WIDTH_MIN),
+        ] {
+            let least: Vec<usize> = (0..widths.len()).map(|at| least(at, bound)).collect();
+            loop {
+                let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH_MAX);
+                let widest = (0..widths.len())
+                    .filter(|&at| self.columns[at].kind == kind && widths[at] > least[at])
+                    .max_by_key(|&at| widths[at]);
+                match widest {
+                    Some(at) if excess > 0 => widths[at] -= 1,
+                    _ => break,
+                }
             }
         }
+        widths
     }
 
-    /// Writes one row, which takes several lines if a text cell has to be wrapped.
+    /// Writes one row, which takes several lines if a cell has to be wrapped.
     fn write_row(&self, f: &mut fmt::Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {
-        let folded: Vec<Vec<String>> = cells
-            .iter()
-            .zip(&self.columns)
-            .zip(widths)
-            .map(|((cell, column), &width)| match column.kind {
-                Kind::Words => fold(cell, width),
-                Kind::Numbers => vec![cell.clone()],
-            })
-            .collect();
+        let folded: Vec<Vec<String>> =
+            cells.iter().zip(widths).map(|(cell, &width)| fold(cell, width)).collect();
         for line_number in 0..folded.iter().map(Vec::len).max().unwrap_or(0) {
             let mut line = String::new();
             for ((lines, column), &wanted) in folded.iter().zip(&self.columns).zip(widths) {
@@ -296,6 +304,28 @@ circuit   cells  state
         table.row(["acknowledgements that wait", &number, &number, &number, &number]);
         let text = table.to_string();
         assert!(text.contains("\nacknowledgements  0") && text.ends_with("\nthat wait\n"), "{text}");
+    }
+
+    #[test]
+    fn lists_of_numbers_are_wrapped_before_a_label_becomes_narrow() {
+        let label = "a queue for each circuit, CBR before VBR before UBR: damaged pictures, percent";
+        let list = "33.3, 16.1, 5.7; 51.2, 52.2 ms; 10.0 Mbit/s";
+        let head = || Table::new("").text_column("what").number_column("published").number_column("here");
+        let mut table = head().number_column("today").text_column("verdict");
+        let rest = "20 ms and 11 ms and more";
+        table.row([label, rest, list, rest, "ours"]);
+        let text = table.to_string();
+        assert!(text.lines().all(|line| width(line) <= WIDTH_MAX), "{text}");
+        let rule = text.lines().nth(1).expect("a rule").split(GAP).map(width).collect::<Vec<_>>();
+        assert!(rule[0] >= TEXT_WIDTH_PREFERRED && rule[2] >= LIST_WIDTH_MIN, "{text}");
+        // Every line of a list ends at the right edge of its column.
+        let right = rule[..3].iter().sum::<usize>() + 2 * GAP.len();
+        let ends = |line: &str| line.chars().take(right).collect::<String>();
+        assert!(text.lines().any(|line| ends(line).ends_with(" 33.3, 16.1, 5.7;")), "{text}");
+        // A single number is never wrapped.
+        let mut narrow = head();
+        narrow.row([label, "1234567890123456789012345678901234567890", list]);
+        assert!(narrow.to_string().contains("1234567890123456789012345678901234567890"), "{narrow}");
     }
 
     #[test]
