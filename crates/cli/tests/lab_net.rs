@@ -271,7 +271,7 @@ fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     let kept = lines();
     assert!((2..8).contains(&kept), "{kept}");
     let why = report["ended_early"].as_str().expect("it says why");
-    assert!(why.contains(&format!("{kept} points are kept")), "{why}");
+    assert!(why.contains(&format!("kept {kept} point")), "{why}");
     let output = reader(&["report", &out], &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let told = format!("{kept} of 8 trials have a record: the run is incomplete");

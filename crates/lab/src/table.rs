@@ -229,6 +229,19 @@ pub fn figure(value: f64) -> String {
     text
 }
 
+/// Formats a number of things: `1 trial`, `2 trials`.
+pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Formats a value with a sign and `digits` decimals; a value that rounds to zero has a plus sign.
+pub(crate) fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{value:+.digits$}");
+    let is_zero = text.trim_start_matches(['+', '-']).chars().all(|digit| matches!(digit, '0' | '.'));
+    if is_zero { text.replacen('-', "+", 1) } else { text }
+}
+
 fn width(text: &str) -> usize {
     text.chars().count()
 }
@@ -326,6 +339,15 @@ circuit   cells  state
         let mut narrow = head();
         narrow.row([label, "1234567890123456789012345678901234567890", list]);
         assert!(narrow.to_string().contains("1234567890123456789012345678901234567890"), "{narrow}");
+    }
+
+    #[test]
+    fn counts_and_signs_are_readable() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "trial")), ["0 trials", "1 trial", "2 trials"]);
+        for (value, expected) in [(-0.04, "+0.0"), (0.0, "+0.0"), (-0.06, "-0.1"), (12.34, "+12.3")] {
+            assert_eq!(signed(value, 1), expected);
+        }
+        assert_eq!((signed(-0.4, 0), signed(-3.0, 2)), ("+0".to_owned(), "-3.00".to_owned()));
     }
 
     #[test]

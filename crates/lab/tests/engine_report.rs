@@ -127,7 +127,7 @@ fn a_report_says_what_is_missing_and_what_was_skipped() {
     let report = report(dir.path());
     let warnings = report.warnings();
     assert_eq!(warnings[0], "11 of 12 trials have a record: the run is incomplete");
-    assert_eq!(warnings[1], "1 lines were skipped: line 12: truncated");
+    assert_eq!(warnings[1], "1 line skipped: line 12: truncated");
     assert!(report.markdown().contains("**11 of 12 trials"));
     std::fs::write(&path, "").expect("it can be emptied");
     let toy = Toy::new(Time::Virtual);

@@ -41,6 +41,9 @@ impl Merge {
             }
             crate::output::print(&(words + "\n"))?;
         }
+        if records == trials {
+            super::output::tell_next(&self.out);
+        }
         Ok(super::output::status(records == trials))
     }
 }

@@ -3,6 +3,7 @@
 use crate::output::note;
 use clap::Args;
 use kiban_lab::engine::{self, Cache, Manifest, Options, Progress, Shard, sweep};
+use kiban_lab::table::counted;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -104,7 +105,7 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
             words.push(format!("{count} {what}"));
         }
     }
-    format!("{out}: {trials} trials: {}\n", words.join(", "))
+    format!("{out}: {}: {}\n", counted(*trials, "trial"), words.join(", "))
 }
 
 /// Asks for confirmation on the terminal.

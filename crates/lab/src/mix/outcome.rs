@@ -2,7 +2,7 @@
 
 use super::plan::Kind;
 use crate::report::picture::{Line, Stacked};
-use crate::table::Table;
+use crate::table::{Table, signed};
 use kiban_atm::aal1::ReceiverCounters;
 use kiban_sim::traffic::StreamSink;
 use serde::Serialize;
@@ -319,8 +319,9 @@ impl Real {
         }
         if let Some(drift) = self.drift_us {
             table.remark(format!(
-                "The fastest datagrams of the last quarter were {drift:+.0} us later than those of the \
-                 first quarter: the clocks drift, or a queue has built up. CDV includes this difference."
+                "The fastest datagrams of the last quarter were {} us later than those of the first \
+                 quarter: the clocks drift, or a queue has built up. CDV includes this difference.",
+                signed(drift, 0)
             ));
         }
         if !self.left_out.is_empty() {
@@ -376,8 +377,9 @@ impl fmt::Display for Outcome {
             }
             if let Some(ppm) = flow.clock_ppm {
                 name += &table.note(format!(
-                    "{}: the source's clock is off by {ppm:+.2} ppm, according to its time stamps",
-                    flow.name
+                    "{}: the source's clock is off by {} ppm, according to its time stamps",
+                    flow.name,
+                    signed(ppm, 2)
                 ));
             }
             if let (Some(p50), Some(p99)) = (flow.round_us_p50, flow.round_us_p99) {
@@ -400,9 +402,10 @@ impl fmt::Display for Outcome {
             }
             if let Some(ppm) = flow.recovered_ppm {
                 name += &table.note(format!(
-                    "{}: the clock recovered from the buffer level was {ppm:+.1} ppm off the nominal rate; \
+                    "{}: the clock recovered from the buffer level was {} ppm off the nominal rate; \
                      the level fell {:.2} ms below and rose {:.2} ms above its target{}",
                     flow.name,
+                    signed(ppm, 1),
                     flow.buffer_below_ms,
                     flow.buffer_above_ms,
                     if flow.slips == 0 {

@@ -16,6 +16,7 @@ use crate::engine::{
 use crate::net::diagnosis::findings::{Findings, proof};
 use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::setup::Setup;
+use crate::table::counted;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
@@ -105,7 +106,7 @@ impl Sweep {
             return Err(SweepError::Nothing(why.unwrap_or_default()));
         };
         let kept = outcome.found + outcome.made;
-        let early = |why| format!("{why}; {kept} points are kept: run the same command to resume");
+        let early = |why| format!("{why}; kept {}: run the same command to resume", counted(kept, "point"));
         let mut report = Report {
             findings,
             impossible: outcome.failures,
@@ -163,7 +164,7 @@ impl fmt::Display for Report {
             writeln!(f, "not measured: {why}")?;
         }
         if self.resumed > 0 {
-            writeln!(f, "{} points were recorded already", self.resumed)?;
+            writeln!(f, "already recorded: {}", counted(self.resumed, "point"))?;
         }
         if let Some(why) = &self.ended_early {
             writeln!(f, "ENDED EARLY: {why}")?;

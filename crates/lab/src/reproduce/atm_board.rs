@@ -10,8 +10,9 @@
 //! Virtual time  is deterministic: each point is run once and gives the same values on every machine.
 
 use super::flow::{Interval, measure};
-use super::{Constant, Curve, Figure, Report, Row, Verdict, off, signed};
+use super::{Constant, Curve, Figure, Report, Row, Verdict, off};
 use crate::limits;
+use crate::table::signed;
 use kiban_sim::Plan;
 use kiban_sim::cost::{BOARD_1995, CONSTANTS, CostModel, Origin};
 use kiban_tcpip::tcp;
@@ -249,7 +250,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             ),
             note: Some(format!(
                 "The difference is {} percentage points. This value follows from the row above.",
-                signed(best_percent(then) - published::BEST_PERCENT)
+                signed(best_percent(then) - published::BEST_PERCENT, 1)
             )),
             ..Row::new("Fig. 6", "the same, % of the limit", "99", format!("{:.1}", best_percent(then)))
         },
@@ -324,7 +325,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
             today: curve(today, window).drop_at(sessions as f64).map(|drop| format!("{drop:.1}")),
             verdict: Verdict::of(Verdict::Fitted, near),
             note: Some(here.map_or(note.to_owned(), |here| {
-                format!("The difference is {} percentage points. {note}", signed(here - drop))
+                format!("The difference is {} percentage points. {note}", signed(here - drop, 1))
             })),
             ..Row::new(
                 "Fig. 7",

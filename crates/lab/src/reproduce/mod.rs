@@ -18,5 +18,5 @@ pub mod via_library;
 pub mod weaknesses;
 pub mod wide_area;
 
+use report::off;
 pub use report::{Constant, Curve, Figure, Report, Row, Verdict};
-use report::{off, signed};

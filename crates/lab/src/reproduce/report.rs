@@ -1,7 +1,7 @@
 //! A reproduction's report: rows with verdicts, constants, figures.
 
 use crate::report::picture::{Line, Lines, Scale};
-use crate::table::Table;
+use crate::table::{Table, signed};
 use serde::Serialize;
 
 /// The verdict on a published value.
@@ -200,12 +200,7 @@ impl std::fmt::Display for Report {
 
 /// Returns the relative difference between a value and a published one, in percent, as text.
 pub(super) fn off(value: f64, published: f64) -> String {
-    format!("{} %", signed((value / published - 1.0) * 100.0))
-}
-
-/// Formats a value with its sign and one decimal; never as negative zero.
-pub(super) fn signed(value: f64) -> String {
-    format!("{:+.1}", (value * 10.0).round() / 10.0 + 0.0)
+    format!("{} %", signed((value / published - 1.0) * 100.0, 1))
 }
 
 impl Figure {

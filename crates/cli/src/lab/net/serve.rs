@@ -9,6 +9,7 @@ use kiban_lab::net::admission::{Token, network};
 use kiban_lab::net::protocol::PORT;
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Limits, Server};
+use kiban_lab::table::counted;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use serde_json::json;
@@ -157,7 +158,7 @@ fn tell(event: Event, json: bool, quiet: bool) {
         match event {
             Event::Began(address) => note!("{address}: session started"),
             Event::Ended(address, trials, how) => {
-                note!("{address}: session ended after {trials} trials: {how}");
+                note!("{address}: session ended after {}: {how}", counted(trials, "trial"));
             }
             Event::Refused { address, why, more: 0 } => note!("{address}: refused: {why}"),
             Event::Refused { address, why, more } => {

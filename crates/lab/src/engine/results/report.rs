@@ -10,6 +10,7 @@ use crate::engine::records::store_error::StoreError;
 use crate::engine::results::explanation::Explanation;
 use crate::engine::results::figures::{Axes, Figures, draw};
 use crate::engine::results::summary::Summary;
+use crate::table::counted;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -90,15 +91,17 @@ impl Report {
     pub fn faults(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.broken.is_empty() {
-            warnings.push(format!("{} lines were skipped: {}", self.broken.len(), self.broken.join("; ")));
+            let lines = counted(self.broken.len(), "line");
+            warnings.push(format!("{lines} skipped: {}", self.broken.join("; ")));
         }
         let disturbed = self.summary.disturbed();
         if disturbed > 0 {
-            warnings.push(format!("{disturbed} trials were disturbed by other processes in every attempt"));
+            let trials = counted(disturbed, "trial");
+            warnings.push(format!("{trials} disturbed by other processes in every attempt"));
         }
         if self.figures.left_out > 0 {
-            warnings
-                .push(format!("{} figures were omitted because there are too many", self.figures.left_out));
+            let figures = counted(self.figures.left_out, "figure");
+            warnings.push(format!("{figures} omitted because there are too many"));
         }
         warnings
     }
@@ -107,7 +110,8 @@ impl Report {
     pub fn markdown(&self) -> String {
         let Summary { question, version, .. } = &self.summary;
         let time = if self.manifest.exact { "virtual time, exact" } else { "real time" };
-        let mut text = format!("# {question}\n\nkiban {version}, {time}, {} trials.\n", self.records);
+        let trials = counted(self.records, "trial");
+        let mut text = format!("# {question}\n\nkiban {version}, {time}, {trials}.\n");
         let mut add = |line: String| writeln!(text, "{line}").expect("writing to a string succeeds");
         for environment in &self.summary.environments {
             add(format!("\nMade on: {environment}"));

@@ -479,11 +479,11 @@ fn outcome(
             ..FlowOutcome::default()
         };
         let count = near.offered.len().max(near.written.len().min(samples.len())).max(1);
-        let sample_s = plan.sample_ms as f64 * 1e-3;
+        let sample_s = plan.sample_ms as f64 / 1e3;
         let mut sent = Offered::default();
         let mut written = 0;
         for number in 0..count {
-            let at_s = number as f64 * sample_s;
+            let at_s = sample_start_s(number, plan.sample_ms);
             let length = (seconds - at_s).min(sample_s);
             if length <= 1e-3 {
                 break;
@@ -582,4 +582,21 @@ fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> MixTotal {
         }
     };
     MixTotal { flows: (0..flows).map(flow).collect(), ..MixTotal::default() }
+}
+
+/// Returns when a sample begins, in seconds. Multiplies milliseconds, because 3 * 0.1 is 0.30000000000000004.
+fn sample_start_s(number: usize, sample_ms: u64) -> f64 {
+    (number as u64 * sample_ms) as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_begin_at_times_without_digits_from_rounding() {
+        for (number, sample_ms, expected) in [(3, 100, "0.3"), (300, 100, "30"), (7, 250, "1.75")] {
+            assert_eq!(sample_start_s(number, sample_ms).to_string(), expected);
+        }
+    }
 }

@@ -11,6 +11,7 @@
 
 use crate::net::trial::evidence::{Evidence, Exchanges, Shares};
 use crate::net::trial::transactions::SLOW_PART;
+use crate::table::counted;
 use serde::{Deserialize, Serialize};
 
 /// A cause.
@@ -128,7 +129,8 @@ fn captured(evidence: &Evidence) -> Found {
 fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     let again = evidence.retransmits();
     if exchanges.stalls > 0 && again * 2 >= exchanges.stalls {
-        let because = format!("{again} segments retransmitted in {} stalls", exchanges.stalls);
+        let because =
+            format!("{} retransmitted in {}", counted(again, "segment"), counted(exchanges.stalls, "stall"));
         return Some((Cause::Loss, because));
     }
     // Without a capture, the cause is reported only if all other evidence agrees.
@@ -141,10 +143,10 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         && (30.0..600.0).contains(&exchanges.stall_ms);
     if is_held {
         let because = format!(
-            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, no \
-             retransmissions; {}",
-            exchanges.stalls,
+            "{} of {:.1} ms and {} at the receiver, no retransmissions; {}",
+            counted(exchanges.stalls, "stall"),
             exchanges.stall_ms,
+            counted(delayed, "delayed acknowledgement"),
             short_write(evidence)
         );
         return Some((Cause::NagleDelayedAck, because));
@@ -287,7 +289,7 @@ fn what_there_is(evidence: &Evidence) -> String {
         words.join(", ")
     };
     let stalls = evidence.exchanges.as_ref().map_or(String::new(), |exchanges| {
-        format!("; {} stalls of {:.1} ms", exchanges.stalls, exchanges.stall_ms)
+        format!("; {} of {:.1} ms", counted(exchanges.stalls, "stall"), exchanges.stall_ms)
     });
     let capture = evidence.capture.as_ref().map_or(String::new(), |capture| {
         format!(

@@ -23,7 +23,7 @@ use crate::net::trial::setup::{QUESTION, Setup};
 use crate::remote::protocol::Welcome;
 use crate::report::picture::Note;
 use crate::report::{Badge, Block, Grid as Sheet, Section, Tone};
-use crate::table::{Table, figure};
+use crate::table::{Table, counted, figure};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -440,9 +440,9 @@ impl fmt::Display for Findings {
         if self.disturbed > 0 {
             writeln!(
                 f,
-                "{} points were disturbed by other processes in every attempt (if both ends run on this \
-                 host, use --foreign-cores 100)",
-                self.disturbed
+                "{} disturbed by other processes in every attempt (if both ends run on this host, use \
+                 --foreign-cores 100)",
+                counted(self.disturbed, "point")
             )?;
         }
         Ok(())
