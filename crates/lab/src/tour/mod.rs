@@ -6,12 +6,13 @@
 //!           them.
 //! Accuracy  virtual-time figures are exact. CPU time is measured on the running machine. The percentage of a
 //!           virtual limit is meaningful only if the simulation ran faster than real time; otherwise the
-//!           table marks it.
+//!           table marks it. A limit in real time is measured between several transfers (`rounds`).
 
 pub mod osi;
 pub mod rdma;
+mod rounds;
 mod transfers;
 pub mod vi;
 
 pub use transfers::{Captures, Failure, GENERATED_BYTES, Payload, Row, TRANSFERS, Transfer, run, table};
-use transfers::{PATIENCE, PORT, Shared, copied, hex, source, watch};
+use transfers::{PATIENCE, PORT, ROUNDS, Shared, copied, hex, source, watch};

@@ -8,10 +8,10 @@
 //!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE, and RoCEv2 over the board's own
 //!           UDP: Ethernet of 10 Gbit/s.
 //! Limits    in virtual time, the limit is the payload that the line can carry in frames of these sizes; in
-//!           real time, it is the rate of a bare TCP stream of the same file, measured just before the
-//!           transfer, with the same block size and with hashing at both ends.
+//!           real time, it is the rate of a bare TCP stream of the same file, measured between several
+//!           transfers (`rounds`), with the same block size and with hashing at both ends.
 
-use super::{Failure, Payload, Row, Shared, hex, source, watch};
+use super::{Failure, Payload, ROUNDS, Row, Shared, hex, rounds, source, watch};
 use crate::limits;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::ethernet::{HEADER_BYTES as ETHERNET_HEADER_BYTES, Mac};
@@ -667,9 +667,19 @@ fn feed(
 }
 
 fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+    let bytes = cargo.len();
+    let mut bare = || {
+        let mut file = source(cargo.clone(), 0, Shared::default(), Rc::default());
+        bare_tcp_mbps(bytes, &mut file).map_err(Failure::Reading)
+    };
+    rounds::run(&mut bare, &mut |round| {
+        transfer(by, cargo, &mut |done| progress((round * bytes + done) / ROUNDS))
+    })
+}
+
+/// Runs one transfer in real time; its row has no limit.
+fn transfer(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
     let halted = |error: rdma::Error| Failure::Halted(error.to_string());
-    let mut unused = source(cargo.clone(), 0, Shared::default(), Rc::default());
-    let limit_mbps = bare_tcp_mbps(cargo.len(), &mut unused).map_err(Failure::Reading)?;
     let (one, two) = (RealEnd::open().map_err(halted)?, RealEnd::open().map_err(halted)?);
     let at = rdma::Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
     let listener = two.context.listen(at, &rdma::Connect::default()).map_err(halted)?;
@@ -699,7 +709,7 @@ fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> R
         clock: "real",
         seconds,
         wall_seconds: seconds,
-        limit_mbps,
+        limit_mbps: 0.0,
         copied: one.placed_bytes + two.placed_bytes,
         segments: one.segments_out,
         pdus: one.segments_out + two.segments_out,
@@ -742,6 +752,8 @@ fn row(measured: &Measured) -> Row {
         mbps,
         limit_mbps: measured.limit_mbps,
         limit_percent: mbps.map(|mbps| mbps / measured.limit_mbps * 100.0),
+        mbps_range: None,
+        limit_mbps_range: None,
         paper_mbps: None,
         copies_per_byte: per_byte(measured.copied as f64),
         retransmissions: measured.retransmits,

@@ -21,6 +21,8 @@ use std::time::Duration;
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// The TCP port of the receiver.
 pub(super) const PORT: u16 = 5001;
+/// The number of transfers of a row in real time; its limit is measured once more.
+pub(super) const ROUNDS: u64 = 3;
 /// The size of the generated file, which is used if no file is given: 64 MiB.
 pub const GENERATED_BYTES: u64 = 64 << 20;
 
@@ -131,8 +133,13 @@ pub struct Row {
     pub mbps: Option<f64>,
     /// The highest rate that the line can carry in segments of this size, Mbit/s.
     pub limit_mbps: f64,
-    /// `mbps` as a percentage of `limit_mbps`.
+    /// `mbps` as a percentage of `limit_mbps`; `None` if a transfer in real time was faster than every
+    /// measurement of its limit.
     pub limit_percent: Option<f64>,
+    /// In real time, the lowest and the highest goodput of several transfers, Mbit/s.
+    pub mbps_range: Option<[f64; 2]>,
+    /// In real time, the lowest and the highest measurement of the limit, Mbit/s.
+    pub limit_mbps_range: Option<[f64; 2]>,
     /// The throughput that the paper reports for this set-up, Mbit/s.
     pub paper_mbps: Option<f64>,
     /// Bytes that the boards copied, for any reason, per byte of the file.
@@ -271,6 +278,8 @@ pub fn run(
         mbps,
         limit_mbps,
         limit_percent: mbps.map(|mbps| mbps / limit_mbps * 100.0),
+        mbps_range: None,
+        limit_mbps_range: None,
         paper_mbps: mbps.and((leg.sessions == 1 && leg.window_bytes == 256 << 10).then_some(133.4)),
         copies_per_byte: per_byte(copied(&boards) as f64),
         retransmissions: total("tcp", "retransmits"),
@@ -435,6 +444,26 @@ const LEGEND: [&str; 4] = [
     "copies   bytes copied per byte of the file; ns: CPU time per PDU and per byte; wall: elapsed seconds",
 ];
 
+/// Describes the ranges of a row in real time.
+fn spread(row: &Row) -> Option<String> {
+    let ([low, high], limits) = (row.mbps_range?, row.limit_mbps_range?);
+    let limit = if row.board == "osi" { "copies in memory" } else { "bare TCP streams" };
+    let why = match row.limit_percent {
+        Some(_) => String::new(),
+        None => format!("; no percentage, because it was faster than all {limit}"),
+    };
+    Some(format!(
+        "{}: {} to {} Mbit/s in {ROUNDS} transfers; {} to {} in {} {limit} before, between and after \
+         them{why}",
+        row.operation,
+        figure(low),
+        figure(high),
+        figure(limits[0]),
+        figure(limits[1]),
+        ROUNDS + 1
+    ))
+}
+
 /// Returns the table of `rows`, at most 100 columns wide.
 pub fn table(rows: &[Row]) -> Table {
     let bytes = rows.first().map_or(0, |row| row.bytes);
@@ -460,6 +489,9 @@ pub fn table(rows: &[Row]) -> Table {
             let mark = table
                 .note("the simulation ran slower than real time on this machine: disregard the percentage");
             percent.push_str(&mark);
+        }
+        if let Some(spread) = spread(row) {
+            percent.push_str(&table.note(spread));
         }
         let mut transfer = row.operation.trim_start_matches("file ").to_owned();
         if row.sessions > 1 {

@@ -231,6 +231,8 @@ pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failur
         mbps,
         limit_mbps,
         limit_percent: mbps.map(|mbps| mbps / limit_mbps * 100.0),
+        mbps_range: None,
+        limit_mbps_range: None,
         paper_mbps: None,
         copies_per_byte: per_byte(total("bytes_copied") as f64),
         retransmissions: total("retransmits"),
