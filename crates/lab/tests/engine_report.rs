@@ -44,6 +44,24 @@ fn a_point_has_the_median_of_its_seeds_and_a_confidence_interval() {
 }
 
 #[test]
+fn a_summary_in_comma_separated_values_has_all_parameters_and_statistics() {
+    let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a,b\"\nacross = [10, 2]"));
+    let text = report(dir.path()).summary.csv(Toy::new(Time::Virtual).metrics());
+    let lines: Vec<&str> = text.lines().collect();
+    // Two points with two metrics.
+    assert_eq!(lines.len(), 5, "{text}");
+    assert_eq!(
+        lines[0],
+        "across,down,nodelay,word,metric,unit,count,disturbed,min,lower_quartile,median,upper_quartile,max,\
+         interval_low,interval_high,confidence"
+    );
+    let sum = lines.iter().find(|line| line.starts_with("2,0.5,false,\"a,b\",sum,Mbit/s,6,0,")).expect(&text);
+    assert!(sum.ends_with(",0.96875"), "{sum}");
+    let median: f64 = sum.split(',').nth(11).expect("a median").parse().expect("a number");
+    assert!((median - (2.5 + 3.5 / 3.0)).abs() < 1e-12, "{sum}");
+}
+
+#[test]
 fn two_varying_numbers_give_a_map_per_metric() {
     let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [1, 2, 10]\ndown = [0.5, 100]"));
     let report = report(dir.path());

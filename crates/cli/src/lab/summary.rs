@@ -10,24 +10,31 @@ use std::process::ExitCode;
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab summary map.lab\
+        \n  kiban lab summary map.lab --csv > map.csv\
         \n  kiban lab summary map.lab --json > map.json\
         \n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments.")]
 pub(super) struct Summary {
     /// Directory of a run or of merged shards.
     dir: PathBuf,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Print comma-separated values, one line for each point and metric.
+    #[arg(long)]
+    csv: bool,
 }
 
 impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let (report, _) = read(&self.dir)?;
+        let (report, question) = read(&self.dir)?;
         for warning in report.warnings() {
             note!("kiban: {}: {warning}", self.dir.display());
         }
         if self.json {
             super::output::json(&report.summary)?;
+        } else if self.csv {
+            let metrics = question.map_or(&[][..], |question| question.metrics());
+            crate::output::print(&report.summary.csv(metrics))?;
         } else {
             crate::output::print(&report.summary.table().to_string())?;
         }
