@@ -3,10 +3,12 @@
     import kiban.lab
     run = kiban.lab.read("map")
     run.frame().pivot_table(index="buffer_bytes", columns="message_bytes", values="mbps")
+    run.write_parquet("map.parquet")
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from dataclasses import dataclass
@@ -51,6 +53,18 @@ class Run:
         import pandas
 
         return pandas.DataFrame(self.rows())
+
+    def write_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Writes the rows as a Parquet file, with polars if it is installed, otherwise with pandas and pyarrow.
+
+        Raises:
+            ModuleNotFoundError: neither polars nor pandas is installed.
+            ImportError: pandas is installed without pyarrow.
+        """
+        if importlib.util.find_spec("polars"):
+            self.frame("polars").write_parquet(path)
+        else:
+            self.frame("pandas").to_parquet(path, index=False)
 
 
 def read(path: str | os.PathLike[str]) -> Run:

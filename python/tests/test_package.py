@@ -143,6 +143,10 @@ def test_a_run_is_a_frame(tmp_path: Path) -> None:
     frame = run.frame()
     assert isinstance(frame, pandas.DataFrame)
     assert sorted(frame["message_bytes"]) == [1000, 4000] and (frame["mbps"] > 0).all()
+    polars = pytest.importorskip("polars")
+    assert run.frame("polars").to_dicts() == run.rows()
+    run.write_parquet(tmp_path / "run.parquet")
+    assert polars.read_parquet(tmp_path / "run.parquet").to_dicts() == run.rows()
     # A run that was killed leaves an incomplete line; anything else is no record.
     records = tmp_path / "run" / "records.jsonl"
     whole = records.read_text()
@@ -165,6 +169,7 @@ def test_the_notebook_finds_the_collapse(tmp_path: Path, monkeypatch: pytest.Mon
     slow = names["slow"]
     assert len(names["frame"]) == 20 and sorted(set(slow["buffer_bytes"])) == [4096, 8192]
     assert len(names["axes"].get_lines()) == 4
+    assert names["again"].to_dicts() == names["run"].rows()
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 //! The wheel: built, installed in a clean virtual environment, and used by its own tests (python/tests).
 //!
-//! Requires  python3-venv, the RDMA programs of `make test`, and a package index (hatchling, pytest, pandas).
+//! Requires  python3-venv, the RDMA programs of `make test`, and a package index (hatchling, pytest, pandas,
+//!           matplotlib, polars).
 
 #[path = "../../verbs/tests/common/libraries.rs"]
 mod libraries;
@@ -33,7 +34,7 @@ fn the_wheel_works_in_a_clean_environment() {
             Command::new(&python).args(["-m", "pip", "--quiet", "--disable-pip-version-check"]).args(words),
         )
     };
-    pip(&["install", wheel.trim(), "pytest", "pandas", "matplotlib"]);
+    pip(&["install", wheel.trim(), "pytest", "pandas", "matplotlib", "polars"]);
     // Nothing but the environment: neither the repository nor an installed kiban.
     let tests = built.join("tests");
     stdout_of(Command::new("cp").arg("-r").arg(root.join("python/tests")).arg(&tests));
