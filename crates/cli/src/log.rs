@@ -1,6 +1,5 @@
 //! Log lines from services, on standard error; `KIBAN_LOG` sets the level (warn, info, debug, …).
 
-use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 /// Starts printing log lines as text or as JSON, by default from level `info`.
@@ -20,7 +19,7 @@ fn start(level: &str, json: bool) {
         .log_internal_errors(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(crate::output::has_colours(&std::io::stderr()))
         .with_target(false);
     if json { lines.json().init() } else { lines.init() }
 }

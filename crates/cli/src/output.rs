@@ -20,6 +20,13 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
+/// Returns whether text for this stream may have colours: it is a terminal, and the user has not set NO_COLOR
+/// (<https://no-color.org>).
+pub(crate) fn has_colours(stream: &impl std::io::IsTerminal) -> bool {
+    let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !is_set
+}
+
 /// Writes to standard output. If the reader closes the pipe early, this is not an error.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     use std::io::Write;

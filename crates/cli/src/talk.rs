@@ -1,8 +1,8 @@
 //! `kiban talk`: runs packet scripts against a board.
 
 use clap::Args;
+use kiban_lab::table::counted;
 use kiban_talk::{Failure, Report};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ impl Talk {
             return Err("no packet scripts found: name files, or directories with *.talk".into());
         }
         let (mut passed, mut skipped, mut failed) = (0, 0, 0);
-        let colours = std::io::stdout().is_terminal() && !self.json && !self.trace;
+        let colours = crate::output::has_colours(&std::io::stdout()) && !self.json && !self.trace;
         let mut objects = Vec::new();
         let mut text = String::new();
         for file in &files {
@@ -109,8 +109,8 @@ impl Talk {
         } else {
             let mark = if self.trace { "# " } else { "" };
             text += &format!(
-                "{mark}{} scripts: {passed} passed, {skipped} skipped, {failed} failed\n",
-                files.len()
+                "{mark}{}: {passed} passed, {skipped} skipped, {failed} failed\n",
+                counted(files.len(), "script")
             );
         }
         crate::output::print(&text)?;

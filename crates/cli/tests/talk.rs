@@ -1,7 +1,7 @@
 //! `kiban talk` as a user runs it.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn kiban(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
@@ -21,7 +21,7 @@ const KEPT: &str = "# A story.\nestablished mss 1460\n0ms <- seq 1:11 ack 1\n+40
 fn a_satisfied_script_passes() {
     let output = kiban(&["talk", &talk("kept.talk", KEPT)]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 scripts: 1 passed, 0 skipped, 0 failed\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 script: 1 passed, 0 skipped, 0 failed\n");
 }
 
 #[test]
@@ -31,7 +31,25 @@ fn a_violated_script_fails_with_the_line() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(&format!("{file}:4: the acknowledgment differs")), "{text}");
-    assert!(text.contains("expected  +40ms -> ack 12") && text.contains("actual"), "{text}");
+    let beside = "  expected         actual\n  +40ms -> ack 12  40ms -> seq 1 ack 11 win 65525\n";
+    assert!(text.contains(beside), "{text}");
+}
+
+#[test]
+fn differences_have_colours_on_a_terminal_only() {
+    let file = talk("colour.talk", &KEPT.replace("ack 11", "ack 12"));
+    let command = format!("{} talk {file}", env!("CARGO_BIN_EXE_kiban"));
+    for (no_color, expected) in [(None, true), (Some(""), true), (Some("1"), false)] {
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).env_remove("NO_COLOR");
+        terminal.envs(no_color.map(|value| ("NO_COLOR", value)));
+        let output = terminal.output().expect("util-linux is there");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let colours = text.contains("-> ack \x1b[32m12\x1b[0m") && text.contains("ack \x1b[31m11\x1b[0m");
+        assert_eq!((colours, text.contains('\x1b')), (expected, expected), "{no_color:?}: {text}");
+    }
+    let piped = kiban(&["talk", &file]);
+    assert!(!String::from_utf8_lossy(&piped.stdout).contains('\x1b'), "{piped:?}");
 }
 
 #[test]
@@ -71,7 +89,7 @@ fn the_trace_of_a_failed_script_is_a_valid_script() {
     let output = kiban(&["talk", "--trace", &file]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("\n#   expected  +40ms -> ack 12\n"), "{text}");
+    assert!(text.contains("\n#   +40ms -> ack 12  40ms -> seq 1 ack 11 win 65525\n"), "{text}");
     // The trace ends at the failure. It contains the packet that arrived instead of the expected one, so it
     // passes when it is run as a script.
     let output = kiban(&["talk", &talk("again.talk", &text)]);

@@ -48,12 +48,13 @@ use std::path::{Path, PathBuf};
 /// Reads a script and the files that it includes; paths in `include` are relative to the including file.
 ///
 /// # Errors
-/// A message, if a file cannot be read, or a [`ParseError`].
+/// A message, if a file cannot be read; or all syntax errors ([`ParseError`]), each on its own lines.
 pub fn load(path: &Path) -> Result<Talk, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
     let include = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
-    Talk::read(&path.display().to_string(), &text, &include).map_err(|error| error.to_string())
+    Talk::read_all(&path.display().to_string(), &text, &include)
+        .map_err(|errors| errors.iter().map(ParseError::to_string).collect::<Vec<_>>().join("\n"))
 }
 
 /// Returns the scripts at these paths: a file itself, or every `*.talk` below a directory, sorted.

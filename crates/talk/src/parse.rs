@@ -27,14 +27,27 @@ impl Talk {
         text: &str,
         include: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Talk, ParseError> {
+        Talk::read_all(file, text, include).map_err(|mut errors| errors.swap_remove(0))
+    }
+
+    /// Parses a script like [`Talk::read`], and continues after a syntax error.
+    ///
+    /// # Errors
+    /// All syntax errors, at least one, in the order of their lines.
+    pub fn read_all(
+        file: &str,
+        text: &str,
+        include: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Talk, Vec<ParseError>> {
         let head: Vec<&str> = text
             .lines()
             .take_while(|line| line.trim_start().starts_with('#'))
             .map(|line| line.trim_start().trim_start_matches('#').trim())
             .collect();
         let mut talk = Talk { file: file.into(), head: head.join("\n"), waits_for: None, lines: Vec::new() };
-        talk.take_in(file, text, include, 0)?;
-        Ok(talk)
+        let mut errors = Vec::new();
+        talk.take_in(file, text, include, 0, &mut errors);
+        if errors.is_empty() { Ok(talk) } else { Err(errors) }
     }
 
     fn take_in(
@@ -43,50 +56,64 @@ impl Talk {
         text: &str,
         include: &dyn Fn(&str) -> Option<String>,
         depth: usize,
-    ) -> Result<(), ParseError> {
+        errors: &mut Vec<ParseError>,
+    ) {
         for (index, text) in text.lines().enumerate() {
-            let mut words = Words::of(file, index + 1, text)?;
-            match words.peek() {
-                None => {}
-                Some("waits-for") => {
-                    words.next();
-                    self.waits_for = Some(words.rest());
-                }
-                Some("include") => {
-                    words.next();
-                    let name = words.text_or_word("a file name")?;
-                    let inner = include(&name)
-                        .filter(|_| depth < INCLUDES_MAX)
-                        .ok_or_else(|| words.error_before("cannot read the file", None))?;
-                    words.end()?;
-                    self.take_in(&name, &inner, include, depth + 1)?;
-                }
-                Some("&") => {
-                    words.next();
-                    let more = continuation(&mut words)?;
-                    words.end()?;
-                    match (self.lines.last_mut(), more) {
-                        (Some(Line { what: What::Arrive(burst), .. }), What::Arrive(more)) => {
-                            burst.extend(more);
-                        }
-                        (Some(last @ Line { what: What::Arrive(_) | What::Host { .. }, .. }), what) => {
-                            last.more = true;
-                            let label = last.label.clone();
-                            self.lines.push(Line::new(&words, When::Same, label, what));
-                        }
-                        _ => {
-                            return Err(words.error_at(
-                                0,
-                                "`&` continues a burst, but no packet or call precedes it",
-                                Some("write it after a line with `<-` or a call".into()),
-                            ));
-                        }
+            let taken = Words::of(file, index + 1, text)
+                .and_then(|words| self.take_line(words, include, depth, errors));
+            errors.extend(taken.err());
+        }
+    }
+
+    fn take_line(
+        &mut self,
+        mut words: Words<'_>,
+        include: &dyn Fn(&str) -> Option<String>,
+        depth: usize,
+        errors: &mut Vec<ParseError>,
+    ) -> Result<(), ParseError> {
+        match words.peek() {
+            None => {}
+            Some("waits-for") => {
+                words.next();
+                self.waits_for = Some(words.rest());
+            }
+            Some("include") => {
+                words.next();
+                let name = words.text_or_word("a file name")?;
+                let inner = include(&name)
+                    .filter(|_| depth < INCLUDES_MAX)
+                    .ok_or_else(|| words.error_before("cannot read the file", None))?;
+                words.end()?;
+                self.take_in(&name, &inner, include, depth + 1, errors);
+            }
+            Some("&") => {
+                words.next();
+                let more = continuation(&mut words)?;
+                words.end()?;
+                match (self.lines.last_mut(), more) {
+                    (Some(Line { what: What::Arrive(burst), .. }), What::Arrive(more)) => {
+                        burst.extend(more);
+                    }
+                    (Some(last @ Line { what: What::Arrive(_) | What::Host { .. }, .. }), what) => {
+                        last.more = true;
+                        let label = last.label.clone();
+                        self.lines.push(Line::new(&words, When::Same, label, what));
+                    }
+                    // The line before may be the one with an error.
+                    _ if !errors.is_empty() => {}
+                    _ => {
+                        return Err(words.error_at(
+                            0,
+                            "`&` continues a burst, but no packet or call precedes it",
+                            Some("write it after a line with `<-` or a call".into()),
+                        ));
                     }
                 }
-                Some(_) => {
-                    let line = line(words)?;
-                    self.lines.push(line);
-                }
+            }
+            Some(_) => {
+                let line = line(words)?;
+                self.lines.push(line);
             }
         }
         Ok(())

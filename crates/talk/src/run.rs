@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// The number of recent lines that a failure shows.
 const RECENT: usize = 12;
+/// The width up to which the expected and the actual line stand beside each other; wider ones stand one above
+/// the other.
+const BESIDE_WIDTH_MAX: usize = 100;
 /// The number of failures after which a script is given up: later ones mostly follow from the first.
 const FAILURES_MAX: usize = 10;
 /// What is added to a missing completion about the end of a stream.
@@ -78,9 +81,17 @@ impl Failure {
 
     fn shown(&self, expected: &str, came: &str) -> String {
         let Failure { file, line, message, recent, .. } = self;
-        let mut text = format!("{file}:{line}: {message}\n  expected  {expected}");
-        if !came.is_empty() {
-            text += &format!("\n  actual    {came}");
+        let mut text = format!("{file}:{line}: {message}\n");
+        // The colours take no width.
+        let [left, right] = [&self.expected, &self.came].map(|line| line.chars().count());
+        let width = left.max("expected".len());
+        if came.is_empty() {
+            text += &format!("  expected  {expected}");
+        } else if width + right + 4 > BESIDE_WIDTH_MAX {
+            text += &format!("  expected  {expected}\n  actual    {came}");
+        } else {
+            let pad = " ".repeat(width - left);
+            text += &format!("  {:<width$}  actual\n  {expected}{pad}  {came}", "expected");
         }
         if !recent.is_empty() {
             text += "\n  the conversation so far:";

@@ -132,8 +132,24 @@ fn all_mistakes_of_a_script_are_reported() {
     let coloured = failures[0].coloured();
     assert!(coloured.contains("-> ack \x1b[32m1460\x1b[0m"), "{coloured}");
     assert!(coloured.contains("ack \x1b[31m1461\x1b[0m"), "{coloured}");
+    let beside = "\n  expected           actual\n  +40ms -> ack 1460  40ms -> seq 1 ack 1461 win 65535\n";
+    assert!(failures[0].to_string().contains(beside), "{}", failures[0]);
+    let wide = kiban_talk::Failure { expected: "-> ".repeat(30), ..failures[0].clone() }.to_string();
+    assert!(wide.contains("\n  expected  -> -> ") && wide.contains("\n  actual    40ms -> "), "{wide}");
     assert!(failures[0].to_string().contains("the conversation so far"));
     assert!(!failures[3].to_string().contains("the conversation so far"));
+}
+
+/// Syntax errors are found before anything runs, and all of them are reported.
+#[test]
+fn all_syntax_errors_of_a_script_are_reported() {
+    let text = "established mss 1460\n0ms <- sec 1:1461 ack 1\n& FIN ack 1\n+40ms -> ack 1461\ntolt opened";
+    let errors = kiban_talk::Talk::read_all("t", text, &|_| None).expect_err("two lines are wrong");
+    let lines: Vec<usize> = errors.iter().map(|error| error.line).collect();
+    // Line 3 continues the wrong line 2, and is correct itself.
+    assert_eq!(lines, [2, 5], "{errors:#?}");
+    let first = kiban_talk::Talk::read("t", text, &|_| None).expect_err("two lines are wrong");
+    assert_eq!(first, errors[0]);
 }
 
 /// `close` gives up the stream, so nothing tells the host of its end.
