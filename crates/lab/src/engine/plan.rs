@@ -465,7 +465,7 @@ fn powers(from: f64, to: f64, times: f64, kind: Kind) -> Result<Vec<f64>, &'stat
 }
 
 /// Rounds to twelve digits, for example 0.30000000000000004 to 0.3.
-fn plain(figure: f64) -> f64 {
+pub(crate) fn plain(figure: f64) -> f64 {
     format!("{figure:.11e}").parse().expect("a number was written")
 }
 

@@ -11,6 +11,7 @@
 //! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation;
 //!           if a question does not use its seed, all values are equal and the interval has zero width.
 
+use crate::engine::plan::plain;
 use crate::engine::point::{Point, Value};
 use crate::engine::question::Metric;
 use crate::engine::records::record::Record;
@@ -144,6 +145,11 @@ fn rank(count: usize) -> Option<(usize, f64)> {
     best
 }
 
+/// Formats a value with up to twelve significant digits: 1.44, not 1.4399999999999997.
+fn digits(figure: f64) -> String {
+    plain(figure).to_string()
+}
+
 fn order_points(one: &Point, other: &Point) -> Ordering {
     let mut pairs = one.0.iter().zip(&other.0);
     let first = pairs.find_map(|((name, one), (other_name, other))| {
@@ -205,12 +211,12 @@ impl Summary {
             for (name, spread) in &row.metrics {
                 let unit = metrics.iter().find(|metric| metric.name == name).map_or("", |metric| metric.unit);
                 let end = |end: fn(&Interval) -> f64| {
-                    spread.interval.as_ref().map_or(String::new(), |interval| end(interval).to_string())
+                    spread.interval.as_ref().map_or(String::new(), |interval| digits(end(interval)))
                 };
                 let (count, disturbed) = (spread.count.to_string(), row.disturbed.to_string());
                 let [min, lower, median, upper, max] =
                     [spread.min, spread.lower_quartile, spread.median, spread.upper_quartile, spread.max]
-                        .map(|figure| figure.to_string());
+                        .map(digits);
                 let interval =
                     [|it: &Interval| it.low, |it: &Interval| it.high, |it: &Interval| it.confidence];
                 let statistics = [field(name), field(unit), count, disturbed, min, lower, median, upper, max];
