@@ -175,7 +175,11 @@ mod tests {
             (AtomicBool::new(false), std::thread::available_parallelism().map_or(1, usize::from));
         std::thread::scope(|scope| {
             for _ in 0..count {
-                scope.spawn(|| while !ends.load(Relaxed) {});
+                scope.spawn(|| {
+                    while !ends.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             while waited_for_processor().expect("as before") == before {
                 std::hint::spin_loop();

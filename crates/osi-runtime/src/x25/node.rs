@@ -341,11 +341,13 @@ impl Node {
                 *is_stopping = true;
             }
             self.send();
-        } else if is_stopping && is_sent && every(Interface::is_down, self) {
-            if let Some((done, _)) = self.closing.take() {
-                // The program may have stopped waiting.
-                let _ = done.send(());
-            }
+        } else if is_stopping
+            && is_sent
+            && every(Interface::is_down, self)
+            && let Some((done, _)) = self.closing.take()
+        {
+            // The program may have stopped waiting.
+            let _ = done.send(());
         }
     }
 

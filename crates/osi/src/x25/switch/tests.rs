@@ -7,14 +7,15 @@ use crate::x25::{
     AddressBlock, Both, Call, Cause, Config, Facilities, FastSelect, Indication, Interface, Misuse, Modulo,
     Request, Role, Sizes,
 };
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use kiban_base::{Instant, Rope};
 
 enum Kind {
-    Line(Interface),
-    Xot(Xot),
+    Line(Box<Interface>),
+    Xot(Box<Xot>),
 }
 
 /// A host at the other end of a port.
@@ -50,7 +51,7 @@ impl World {
         let port = self.switch.add_interface(there);
         let mut here = Interface::new(lapb::Config::new(Role::Dte), config(Role::Dte));
         here.start();
-        self.end(port, Kind::Line(here))
+        self.end(port, Kind::Line(here.into()))
     }
 
     /// Adds a host on an XOT connection; returns its index.
@@ -62,7 +63,7 @@ impl World {
             (Xot::called(config.clone()), Xot::calling(config))
         };
         let port = self.switch.add_xot(there);
-        self.end(port, Kind::Xot(here))
+        self.end(port, Kind::Xot(here.into()))
     }
 
     fn end(&mut self, port: PortId, kind: Kind) -> usize {
@@ -345,7 +346,7 @@ fn a_dte_sends_only_causes_that_a_dte_may_send() {
     switch.start(port);
     let mut world = World::new(SwitchConfig::default());
     world.switch = switch;
-    let network = world.end(port, Kind::Line(interface(Role::Dce)));
+    let network = world.end(port, Kind::Line(interface(Role::Dce).into()));
     world.request(network, Request::Call { channel: 1, call: call() });
     let Some(Event::Incoming { circuit, .. }) = world.events.last() else { panic!("{:?}", world.events) };
     world.switch.refuse(*circuit, 0x0d, world.now);
