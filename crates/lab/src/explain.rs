@@ -1,6 +1,6 @@
 //! The page of `kiban lab explain`: the verdicts on the connections of a capture, each with its evidence.
 //!
-//! Limits    the page shows the first [`CONNECTIONS_MAX`] connections in full; the table lists all of them.
+//! Limits    the page shows the first `CONNECTIONS_MAX` connections in full; the table lists all of them.
 
 use crate::report::picture::{Arrow, Direction, Line, Lines, Scale, Sequence};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};

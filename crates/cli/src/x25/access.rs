@@ -112,8 +112,8 @@ pub(super) fn check_windows(line: &LineSettings) -> Result<(), String> {
 #[derive(Args, Clone)]
 #[group(id = "access", required = true, multiple = false)]
 pub(super) struct Place {
-    /// Use this line: serial:DEVICE[,SPEED], tcp:HOST:PORT, tcp-listen:ADDRESS:PORT, ether:INTERFACE[,MAC],
-    /// hdlc:INTERFACE or x25:INTERFACE.
+    /// Use this line: `serial:DEVICE[,SPEED]`, `tcp:HOST:PORT`, `tcp-listen:ADDRESS:PORT`,
+    /// `ether:INTERFACE[,MAC]`, `hdlc:INTERFACE` or `x25:INTERFACE`.
     #[arg(long, value_name = "LINE")]
     line: Option<LineAddress>,
     /// Use XOT: the router or `kiban x25 switch` to call; for `listen`, the address at which to accept calls.

@@ -218,7 +218,8 @@ pub(super) async fn carry(
     Ok(end)
 }
 
-/// Writes a part of the data, or flushes the output if there is none. Returns whether another flush is needed.
+/// Writes a part of the data, or flushes the output if there is none. Returns whether another flush is
+/// needed.
 ///
 /// # Errors
 /// The output cannot be written.

@@ -45,7 +45,7 @@ pub(super) struct PadCommand {
     /// After the end of the input, wait until the host clears the call.
     #[arg(long)]
     wait: bool,
-    /// Host to call at once, as in a selection command: [R,]ADDRESS[Dtext].
+    /// Host to call at once, as in a selection command: `[R,]ADDRESS[Dtext]`.
     #[arg(value_name = "ADDRESS")]
     called: Option<String>,
 }

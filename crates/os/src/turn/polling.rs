@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn a_loss_is_a_wait_for_the_processor_of_a_millisecond() {
         let mut processor = Processor { last: 0, asked: 0, waited: Duration::ZERO };
-        // Milliseconds since the last poll, the thread's waits so far (if the scheduler is asked, and answers),
-        // and the loss.
+        // Milliseconds since the last poll, those that the thread has waited so far (if the scheduler is
+        // asked, and answers), and the loss.
         for (at, (gap, waited, lost)) in [
             (500.0, Some(Some(30.0)), None), // the first poll, of a thread that has waited before
             (0.1, None, None),

@@ -134,7 +134,7 @@ impl Circuit {
     }
 
     /// Ends the stream after everything has been written, such as the confirmation of a clear. A peer that
-    /// does not read is given up after [`FINISH_TIMEOUT`].
+    /// does not read is given up after ten seconds.
     pub async fn finish(self) {
         // The rest is lost.
         let _ = tokio::time::timeout(FINISH_TIMEOUT, self.write_rest()).await;

@@ -21,8 +21,8 @@ fn bound() -> (TcpListener, SocketAddr) {
     (listener, at)
 }
 
-/// Returns an address at which nothing listens. The host is one of this process alone (127.64.0.0/10), so that
-/// no connection and no other test takes the port.
+/// Returns an address at which nothing listens. The host is one of this process alone (127.64.0.0/10), so
+/// that no connection and no other test takes the port.
 fn free() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
