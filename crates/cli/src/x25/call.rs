@@ -4,7 +4,7 @@ use super::access::{Access, CallArgs};
 use super::drive;
 use crate::output::note;
 use clap::Args;
-use kiban_osi::wire::x25::diagnostic;
+use kiban_osi::wire::x25::{clearing_cause, diagnostic};
 use kiban_osi::x25::xot::CHANNEL;
 use kiban_osi::x25::{Address, Call, Cause, Indication, Request};
 use kiban_osi_runtime::x25::Circuit;
@@ -99,23 +99,8 @@ impl End {
 /// Describes a clear, with X.25's words for the cause.
 pub(super) fn describe(what: &str, cause: Cause) -> String {
     let Cause { cause, diagnostic } = cause;
-    let words = match cause & 0x7f {
-        0x00 => "DTE originated",
-        0x01 => "number busy",
-        0x03 => "invalid facility request",
-        0x05 => "network congestion",
-        0x09 => "out of order",
-        0x0b => "access barred",
-        0x0d => "not obtainable",
-        0x11 => "remote procedure error",
-        0x13 => "local procedure error",
-        0x15 => "RPOA out of order",
-        0x19 => "reverse charging acceptance not subscribed",
-        0x21 => "incompatible destination",
-        0x29 => "fast select acceptance not subscribed",
-        0x39 => "ship absent",
-        _ => "unknown cause",
-    };
+    // The first bit marks the codes of a private network.
+    let words = clearing_cause(cause & 0x7f);
     format!("{what}: {words} (cause 0x{cause:02x}, diagnostic {})", diagnostic.unwrap_or(0))
 }
 

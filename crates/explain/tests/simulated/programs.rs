@@ -13,6 +13,15 @@ pub(crate) enum Role {
     Listen(SocketAddr),
 }
 
+impl Role {
+    fn begin(self, host: &mut Host<'_>) {
+        match self {
+            Role::Open(remote) => drop(host.open(remote).expect("a stream is free")),
+            Role::Listen(local) => drop(host.listen(local).expect("the port is free")),
+        }
+    }
+}
+
 /// What a sender sends.
 #[derive(Clone)]
 pub(crate) enum Job {
@@ -125,10 +134,7 @@ impl Sender {
 
 impl Program for Sender {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
-        match self.role {
-            Role::Open(remote) => drop(host.open(remote).expect("a stream is free")),
-            Role::Listen(local) => drop(host.listen(local).expect("the port is free")),
-        }
+        self.role.begin(host);
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
@@ -225,10 +231,7 @@ impl Receiver {
 
 impl Program for Receiver {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
-        match self.role {
-            Role::Open(remote) => drop(host.open(remote).expect("a stream is free")),
-            Role::Listen(local) => drop(host.listen(local).expect("the port is free")),
-        }
+        self.role.begin(host);
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
