@@ -195,8 +195,13 @@ fn rcopy_copies_a_hundred_megabytes() {
 
 /// Runs a program written for sockets over rsockets.
 fn preloaded(code: &str, arguments: &[&str]) -> Command {
+    preloaded_within("60", code, arguments)
+}
+
+/// Like [`preloaded`], but ends the program after this many seconds.
+fn preloaded_within(seconds: &str, code: &str, arguments: &[&str]) -> Command {
     let arguments = [&["-c", code][..], arguments].concat();
-    let mut command = program("env", &[]);
+    let mut command = program_within(seconds, "env", &[]);
     let preload = FOLDER.join("librspreload.so");
     command.arg(format!("LD_PRELOAD={}", preload.display())).arg("/usr/bin/python3").args(arguments);
     command
@@ -285,7 +290,7 @@ fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let mut compiler = compiler(&program);
     compiler.arg(home().join("../cli/tests/up/programs/handlers.c"));
     stdout_of(compiler.args(["-lpthread", "-ldl", "-lrt"]));
-    let (_server, port, _said) = started(preloaded(HOLD, &[]));
+    let (_server, port, _said) = started(preloaded_within("600", HOLD, &[]));
     // The program watches itself, round by round; on a busy machine, there are minutes of them.
     let mut handlers = program_within("600", "env", &[]);
     handlers.arg(format!("LD_PRELOAD={}", FOLDER.join("librspreload.so").display()));
