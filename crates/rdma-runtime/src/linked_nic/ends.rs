@@ -139,6 +139,16 @@ impl LinkedNic {
         self.changed.as_mut()?.pop()
     }
 
+    /// Returns whether there is an event of the NIC, a request, or an end whose state has changed.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+            || !self.cq_events.is_empty()
+            || self.nic.core.has_events()
+            || !self.requests.is_empty()
+            || self.changed.as_ref().is_some_and(|changed| !changed.is_empty())
+    }
+
     /// Returns the next request at any listener. The caller becomes the owner of its end.
     pub(crate) fn next_request(&mut self) -> Option<Request> {
         let request = self.requests.pop_front()?;

@@ -120,9 +120,22 @@ impl EngineState {
         }
     }
 
+    /// Returns whether there may be events. Most calls of a program that polls find none.
+    #[inline]
+    fn may_have_events(&self) -> bool {
+        self.board.is_some() || self.roce.is_some() || self.core.has_events()
+    }
+
     /// Delivers events and sends the messages that they cause, which would otherwise wait until the next
     /// `drive` call.
+    #[inline]
     fn go_on(&mut self, now: Instant) {
+        if self.may_have_events() {
+            self.deliver_events(now);
+        }
+    }
+
+    fn deliver_events(&mut self, now: Instant) {
         while self.dispatch_events(now) {
             match &mut self.board {
                 Some(board) => board.nic.flush(now),
@@ -168,7 +181,10 @@ impl EngineState {
         match &mut self.roce {
             Some(_) if posted_receives => {}
             Some(roce) => roce.send(&mut self.core, &self.qps, &mut self.ports, now),
-            None => self.datagrams.send(&mut self.core, &self.qps, &mut self.ports),
+            None if self.core.nic.core.has_datagrams() => {
+                self.datagrams.send(&mut self.core, &self.qps, &mut self.ports);
+            }
+            None => {}
         }
         self.go_on(now);
     }

@@ -147,6 +147,7 @@ impl Nic {
     }
 
     /// Returns the next end whose stream had stopped for lack of a posted receive and can now continue.
+    #[inline]
     pub fn next_resumed(&mut self) -> Option<u32> {
         if let Some(end) = self.resumable.pop() {
             return Some(end);

@@ -81,6 +81,12 @@ impl Rnic {
         self.outputs.events.pop_front()
     }
 
+    /// Returns whether [`Rnic::event`] or [`Rnic::cq_event`] has something to return.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.outputs.events.is_empty() || !self.outputs.cq_events.is_empty()
+    }
+
     // ---- memory
 
     /// Creates a protection domain.
@@ -355,7 +361,15 @@ impl Rnic {
     }
 
     /// Fails the queue pairs whose completion queue has overrun.
+    #[inline]
     pub(super) fn fail_overrun(&mut self) {
+        if !self.outputs.overrun.is_empty() {
+            self.fail_all_overrun();
+        }
+    }
+
+    #[cold]
+    fn fail_all_overrun(&mut self) {
         while let Some(cq) = self.outputs.overrun.pop() {
             for (_, qp) in self.qps.iter_mut() {
                 if qp.attributes.send_cq == cq || qp.attributes.receive_cq == cq {

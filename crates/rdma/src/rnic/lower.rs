@@ -30,6 +30,12 @@ pub struct Outgoing {
 impl Rnic {
     // ---- datagrams
 
+    /// Returns whether [`Rnic::next_datagram`] has something to do.
+    #[inline]
+    pub fn has_datagrams(&self) -> bool {
+        !self.outputs.datagram_tx_queue.is_empty() || !self.outputs.overrun.is_empty()
+    }
+
     /// Writes the next datagram, header and payload, into `room` (its old contents are lost) and completes
     /// its work request. Queue pairs take turns, one datagram each.
     pub fn next_datagram(&mut self, room: &mut Vec<u8>) -> Option<Outgoing> {
@@ -130,6 +136,7 @@ impl Rnic {
     }
 
     /// Returns a queue pair whose stream had stopped for lack of a posted receive and can now continue.
+    #[inline]
     pub fn next_resumable(&mut self) -> Option<u32> {
         self.outputs.resumed.pop()
     }

@@ -120,23 +120,21 @@ fn send_terminate(qp: &mut Qp, last: &Terminate, outputs: &mut Outputs, llp: &mu
 
 /// Selects the next message.
 fn resolve(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Next {
-    let owes = !qp.irrq.entries.is_empty();
-    let goes_on = match qp.asking {
-        Some(_) => qp.orrq.entries.len() < usize::from(qp.traits.ord),
-        None => may_start(qp).is_some(),
-    };
-    if owes && !(qp.sq_turn && goes_on) {
-        qp.sq_turn = true;
-        return Next::Job(*qp.job.insert(Job::Response));
-    }
-    qp.sq_turn = false;
     // A multi-element read that waits for responses delays the work requests after it, but not our own
     // responses: otherwise both ends could wait for each other.
-    if let Some(asking) = qp.asking {
-        if !goes_on {
-            return Next::Nothing;
+    let must_wait = qp.asking.is_some() && qp.orrq.entries.len() >= usize::from(qp.traits.ord);
+    if !qp.irrq.entries.is_empty() {
+        let goes_on = if qp.asking.is_some() { !must_wait } else { may_start(qp).is_some() };
+        if !(qp.sq_turn && goes_on) {
+            qp.sq_turn = true;
+            return Next::Job(*qp.job.insert(Job::Response));
         }
-        qp.asking = None;
+    }
+    qp.sq_turn = false;
+    if must_wait {
+        return Next::Nothing;
+    }
+    if let Some(asking) = qp.asking.take() {
         return Next::Job(*qp.job.insert(asking));
     }
     let Some(number) = may_start(qp) else { return Next::Nothing };
