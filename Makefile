@@ -112,7 +112,9 @@ test: ## Run all tests; names the Debian packages that are missing, and installs
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
 		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping python3 python3-venv strace systemd \
 		qemu-system-x86 dnsmasq-base busybox-static isc-dhcp-client
-	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
+	@scripts/prometheus '$(TARGET)/prometheus'
+	KIBAN_PROMETHEUS='$(abspath $(TARGET))/prometheus/usr/bin/prometheus' \
+		PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
 
 properties: SEED = $(shell date +%s)
 properties: ## Run the property tests longer, from a new seed: CASES=20000 (some take minutes)

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! common              shared code: a directory, a board, a second host
+//! dashboard           Grafana's dashboard, with Prometheus
 //! service             configuration, control, reload, shutdown
 //! failures            lost links, garbage, floods, many connections, exhausted resources
 //! unit                boards under systemd
@@ -30,6 +31,7 @@
 //! ```
 
 mod common;
+mod dashboard;
 mod failures;
 mod links;
 mod nics;
