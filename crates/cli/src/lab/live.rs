@@ -7,8 +7,8 @@ use kiban_os::Clock;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Block, Gauge, Paragraph, Wrap};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Gauge, Paragraph};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Watch a run: progress, rate, the maps so far, and the latest records.
 ///
 /// This only reads the directory, so it can be started and stopped at any time, even on another machine that
-/// shares the directory. Press left or right for another picture, q to quit.
+/// shares the directory. Press tab for the next picture, arrow keys to scroll it, q to quit.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab run map.toml & kiban lab live map.lab\
@@ -65,10 +65,11 @@ impl Live {
 /// Updates the screen until the user quits.
 fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Clock) -> Result<(), String> {
     let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
-    let mut picture = 0;
+    let has_colours = crate::output::has_colours(&std::io::stdout());
+    let mut place = Place { has_colours, ..Place::default() };
     loop {
         let view = watch.look(clock.now()).map_err(|error| error.to_string())?;
-        terminal.draw(|frame| draw(frame, &view, picture)).map_err(terminal_error)?;
+        terminal.draw(|frame| draw(frame, &view, &mut place)).map_err(terminal_error)?;
         let pictures = view.pictures.len().max(1);
         if !event::poll(PAUSE).map_err(terminal_error)? {
             continue;
@@ -80,15 +81,39 @@ fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Cloc
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
-            KeyCode::Right => picture = (picture + 1) % pictures,
-            KeyCode::Left => picture = (picture + pictures - 1) % pictures,
+            KeyCode::Tab => place.turn_to((place.picture + 1) % pictures),
+            KeyCode::BackTab => place.turn_to((place.picture + pictures - 1) % pictures),
+            KeyCode::Right => place.across += 8,
+            KeyCode::Left => place.across = place.across.saturating_sub(8),
+            KeyCode::Down => place.down += 1,
+            KeyCode::Up => place.down = place.down.saturating_sub(1),
+            KeyCode::PageDown => place.down += 10,
+            KeyCode::PageUp => place.down = place.down.saturating_sub(10),
+            KeyCode::Home => place.turn_to(place.picture),
             _ => {}
         }
     }
 }
 
+/// What of the pictures is shown.
+#[derive(Default)]
+struct Place {
+    picture: usize,
+    /// Columns and rows by which the picture is scrolled.
+    across: usize,
+    down: usize,
+    has_colours: bool,
+}
+
+impl Place {
+    /// Shows a picture from its beginning.
+    fn turn_to(&mut self, picture: usize) {
+        *self = Place { picture, has_colours: self.has_colours, ..Place::default() };
+    }
+}
+
 /// Draws the screen: progress, warnings, a picture and the latest records.
-fn draw(frame: &mut Frame<'_>, view: &View<'_>, picture: usize) {
+fn draw(frame: &mut Frame<'_>, view: &View<'_>, place: &mut Place) {
     let warnings = view.warnings.len() as u16;
     let latest = view.latest.len().clamp(1, 6) as u16 + 2;
     let [bar, warned, middle, last] = Layout::vertical([
@@ -108,22 +133,94 @@ fn draw(frame: &mut Frame<'_>, view: &View<'_>, picture: usize) {
     let lines: Vec<Line<'_>> =
         view.warnings.iter().map(|warning| Line::styled(format!("! {warning}"), Color::Yellow)).collect();
     frame.render_widget(Paragraph::new(lines), warned);
-    draw_picture(frame, middle, view, picture);
+    draw_picture(frame, middle, view, place);
     let lines: Vec<Line<'_>> = view.latest.iter().map(|record| Line::raw(line(record))).collect();
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" latest records ")), last);
 }
 
-fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: usize) {
+fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: &mut Place) {
     let count = view.pictures.len();
-    let (title, text) = match view.pictures.get(place % count.max(1)) {
-        Some(picture) => (
-            format!(" {} ({} of {count}; left/right for others) ", picture.title, place % count + 1),
-            &picture.text,
-        ),
-        None => (" no picture: no parameter varies, or there are no records yet ".to_owned(), &String::new()),
+    let Some(picture) = view.pictures.get(place.picture % count.max(1)) else {
+        let block = Block::bordered().title(" no picture: no parameter varies, or there are no records yet ");
+        return frame.render_widget(block, area);
     };
-    let paragraph = Paragraph::new(text.as_str()).wrap(Wrap { trim: false });
-    frame.render_widget(paragraph.block(Block::bordered().title(title)), area);
+    let block = Block::bordered()
+        .title(format!(" {} ({} of {count}) ", picture.title, place.picture % count + 1))
+        .title_bottom(" tab: next picture, arrows: scroll, q: quit ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let text = Scrolled::of(&picture.text);
+    place.across = place.across.min(text.width().saturating_sub(inner.width.into()));
+    place.down = place.down.min(text.height().saturating_sub(inner.height.into()));
+    let shown = text.rows(place.across, place.down);
+    let lines: Vec<Line<'_>> = shown.iter().map(|row| colored(row, place.has_colours)).collect();
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// The text of a picture. The title and the head of a table stay when its rows are scrolled down, and the
+/// labels of its rows stay when its columns are scrolled across.
+struct Scrolled<'a> {
+    title: Vec<&'a str>,
+    /// The names of the columns, and the rule below them.
+    head: Vec<&'a str>,
+    rows: Vec<&'a str>,
+    /// The width of the labels, with the space after them.
+    label: usize,
+}
+
+impl<'a> Scrolled<'a> {
+    fn of(text: &'a str) -> Scrolled<'a> {
+        let is_rule = |line: &&str| line.starts_with("--") && line.bytes().all(|byte| b"- ".contains(&byte));
+        let mut title: Vec<&str> = text.trim_end().lines().collect();
+        let Some(rule) = title.iter().position(is_rule).filter(|&rule| rule > 0) else {
+            return Scrolled { title: Vec::new(), head: Vec::new(), rows: title, label: 0 };
+        };
+        let rows = title.split_off(rule + 1);
+        let head = title.split_off(rule - 1);
+        let label = head[1].split_once("  ").map_or(0, |(label, _)| label.len() + 2);
+        Scrolled { title, head, rows, label }
+    }
+
+    fn width(&self) -> usize {
+        self.head.iter().chain(&self.rows).map(|row| row.chars().count()).max().unwrap_or(0)
+    }
+
+    fn height(&self) -> usize {
+        self.title.len() + self.head.len() + self.rows.len()
+    }
+
+    /// Returns the text without the columns and rows that are scrolled away.
+    fn rows(&self, across: usize, down: usize) -> Vec<String> {
+        let cut = |row: &&str| -> String {
+            let label = row.chars().take(self.label);
+            label.chain(row.chars().skip(self.label + across)).collect()
+        };
+        let title = self.title.iter().map(|&line| line.to_owned());
+        title.chain(self.head.iter().map(cut)).chain(self.rows.iter().skip(down).map(cut)).collect()
+    }
+}
+
+/// Gives the five shades of a map colours that colour-blind readers can tell apart (those of viridis).
+fn colored(row: &str, has_colours: bool) -> Line<'_> {
+    const SHADES: [(char, u8); 5] = [('·', 61), ('░', 31), ('▒', 36), ('▓', 77), ('█', 220)];
+    let is_shade = |letter: char| SHADES.iter().any(|&(shade, _)| shade == letter);
+    if !has_colours {
+        return Line::raw(row);
+    }
+    let mut spans = Vec::new();
+    let mut rest = row;
+    while let Some(at) = rest.find(is_shade) {
+        let (before, from) = rest.split_at(at);
+        spans.push(Span::raw(before));
+        // The figure follows the shade.
+        let figure = from.trim_start_matches(is_shade).trim_start();
+        let end = from.len() - figure.len() + figure.find([' ', ',']).unwrap_or(figure.len());
+        let color = SHADES.iter().find(|&&(shade, _)| from.starts_with(shade)).map(|&(_, color)| color);
+        spans.push(Span::styled(&from[..end], Style::new().fg(color.map_or(Color::Reset, Color::Indexed))));
+        rest = &from[end..];
+    }
+    spans.push(Span::raw(rest));
+    Line::from(spans)
 }
 
 /// Formats the progress, the rate, and the remaining time.
@@ -212,8 +309,9 @@ mod tests {
             latest: &latest,
         };
         let mut terminal = Terminal::new(TestBackend::new(80, 20)).expect("it is memory");
-        for (place, shown, hidden) in [(0, "the one", "the other"), (3, "the other", "the one")] {
-            terminal.draw(|frame| draw(frame, &view, place)).expect("it is memory");
+        for (picture, shown, hidden) in [(0, "the one", "the other"), (3, "the other", "the one")] {
+            let mut place = Place { picture, ..Place::default() };
+            terminal.draw(|frame| draw(frame, &view, &mut place)).expect("it is memory");
             let screen = terminal.backend().to_string();
             for words in
                 ["30 of 120 trials", "45 seconds to go", "! others used", "message=400: mbps 2.50", shown]
@@ -224,7 +322,38 @@ mod tests {
         }
         // The screen can be drawn on a terminal of any size.
         let mut small = Terminal::new(TestBackend::new(1, 1)).expect("it is memory");
-        small.draw(|frame| draw(frame, &view, 0)).expect("it is memory");
+        small.draw(|frame| draw(frame, &view, &mut Place::default())).expect("it is memory");
         assert!(text(&view).contains("the other"));
+    }
+
+    #[test]
+    fn a_map_that_is_too_large_is_scrolled_below_its_head_and_beside_its_labels() {
+        let map = "rate, message down, buffer across\n      2000    4000  8000\n----  ------  ------  ----\n \
+                   500  ·  1.5  ▒ 22.0  █ 9\n1000  ·  0.8  ▓ 35.0  █ 8\n1500  ·  1.7  ▓ 31.0  █ 7\n";
+        let text = Scrolled::of(map);
+        assert_eq!((text.width(), text.height()), (25, 6));
+        let whole: Vec<String> = map.lines().map(Into::into).collect();
+        assert_eq!(text.rows(0, 0), whole);
+        assert_eq!(
+            text.rows(8, 1),
+            [
+                "rate, message down, buffer across",
+                "        4000  8000",
+                "----  ------  ----",
+                "1000  ▓ 35.0  █ 8",
+                "1500  ▓ 31.0  █ 7"
+            ]
+        );
+        let lines = Scrolled::of("a curve\nof two lines\n");
+        assert_eq!(lines.rows(2, 1), [" two lines"]);
+    }
+
+    #[test]
+    fn shades_have_colours_unless_they_are_unwanted() {
+        let line = colored("1000  ·  0.8  █ 8", true);
+        let colors: Vec<_> = line.spans.iter().map(|span| (&*span.content, span.style.fg)).collect();
+        let (dark, light) = (Some(Color::Indexed(61)), Some(Color::Indexed(220)));
+        assert_eq!(colors, [("1000  ", None), ("·  0.8", dark), ("  ", None), ("█ 8", light), ("", None)]);
+        assert_eq!(colored("█ 8", false).spans.len(), 1);
     }
 }

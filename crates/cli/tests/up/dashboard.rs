@@ -76,13 +76,20 @@ fn prometheus_answers_every_query_of_the_dashboard() {
                     break series;
                 }
                 let log = || std::fs::read_to_string(dir.0.join("prometheus.log")).unwrap_or_default();
-                assert!(clock.now().as_secs_f64() < 3.0 * LONG.as_secs_f64(), "{query} has no result\n{}", log());
+                assert!(
+                    clock.now().as_secs_f64() < 3.0 * LONG.as_secs_f64(),
+                    "{query} has no result\n{}",
+                    log()
+                );
                 echo(&mut session, b"more");
             };
             // The legend tells the series apart by labels that they have.
             let legend = target["legendFormat"].as_str().expect("a legend");
             for label in legend.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()) {
-                assert!(series.iter().all(|one| one["metric"][label].is_string()), "{query}: {label}: {series:?}");
+                assert!(
+                    series.iter().all(|one| one["metric"][label].is_string()),
+                    "{query}: {label}: {series:?}"
+                );
             }
         }
     }
@@ -94,13 +101,17 @@ fn prometheus_answers_every_query_of_the_dashboard() {
 fn no_panels_of_the_dashboard_overlap() {
     let dashboard = include_str!("../../../../examples/service/grafana.json");
     let dashboard: Value = serde_json::from_str(dashboard).expect("JSON");
-    let places: Vec<[i64; 4]> = dashboard["panels"].as_array().expect("a list").iter().map(|panel| {
-        ["x", "y", "w", "h"].map(|name| panel["gridPos"][name].as_i64().expect("a number"))
-    }).collect();
+    let places: Vec<[i64; 4]> = dashboard["panels"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|panel| ["x", "y", "w", "h"].map(|name| panel["gridPos"][name].as_i64().expect("a number")))
+        .collect();
     for (at, &[x, y, w, h]) in places.iter().enumerate() {
         assert!(x >= 0 && x + w <= 24, "Grafana's grid has 24 columns");
         for &[other_x, other_y, other_w, other_h] in &places[..at] {
-            let is_apart = x >= other_x + other_w || other_x >= x + w || y >= other_y + other_h || other_y >= y + h;
+            let is_apart =
+                x >= other_x + other_w || other_x >= x + w || y >= other_y + other_h || other_y >= y + h;
             assert!(is_apart, "panel {at} at {x}, {y}");
         }
     }
