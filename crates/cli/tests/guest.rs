@@ -26,6 +26,8 @@ read -r ready < "$3/ready"
 # Checks that a command fails, or exits with a status. A plain `!` is exempt from `set -e`.
 fails() { if "$@"; then echo "should fail: $*"; exit 1; fi; }
 status() { want=$1; shift; got=0; "$@" || got=$?; [ "$got" = "$want" ] || { echo "status $got: $*"; exit 1; }; }
+# Returns once the board of the process kiban net works: the guest's interface is there a little earlier.
+works() { until "$kiban" status net-$1 > /dev/null 2>&1; do kill -0 $1; done; }
 # Returns once a process listens at a TCP port.
 listens() { until grep -q "$(printf ':%04X 0*:0000 0A' "$1")" /proc/net/tcp; do kill -0 "$2"; done; }
 "#;
@@ -321,9 +323,11 @@ client() {{
     inside dhclient "$@" -v -sf "$dir/lease" -cf "$dir/conf" -pf "$dir/client" -lf "$dir/known$1" eth0 2>> "$dir/said" ||
         {{ cat "$dir/said"; exit 1; }}
 }}
-# Ends the client in the background, which writes its number to the file.
+# Returns once the client in the background has written its number to the file.
+runs() {{ until [ -s "$dir/client" ]; do kill -0 "$board"; done; }}
+# Ends it.
 ends() {{
-    until [ -s "$dir/client" ]; do kill -0 "$board"; done
+    runs
     pid=$(cat "$dir/client")
     kill "$pid"
     while grep -qs '^State:.[^ZX]' "/proc/$pid/status"; do :; done
@@ -334,6 +338,7 @@ inside ip link set eth0 up
 client -4 -1
 ends
 client -4 -1
+runs
 client -4 -r
 # The kernel's route, and an address that it has formed itself.
 until inside ip -6 route | grep -q '^default via fe80'; do kill -0 "$board"; done
@@ -343,6 +348,7 @@ inside cat /proc/sys/net/ipv6/conf/eth0/mtu | grep -q 1400
 client -6 -1
 ends
 client -6 -1
+runs
 client -6 -r
 inside python3 "$peers" few
 inside python3 "$peers" upload fd00:1::1
@@ -452,7 +458,8 @@ status 1 "$kiban" net -t 192.0.2.1:8000 $guest 2> "$3/said"
 grep -q "192.0.2.1:8000" "$3/said"
 "$kiban" net $guest & board=$!
 inside() { nsenter --preserve-credentials --user --net --target $guest "$@"; }
-until inside ip -o address show eth0 2>/dev/null | grep -q 10.0.2.15; do kill -0 $board; done
+works $board
+inside ip -o address show eth0 | grep -q 10.0.2.15
 inside python3 "$peers" few
 "$kiban" status net-$board | grep -q net
 kill $guest
