@@ -185,6 +185,9 @@ fn ports_are_forwarded_while_programs_listen() {
     exec python3 "$1" tell' sh "$peers" < "$3/ready" & guest=$!
 exec 5> "$3/ready"
 python3 "$peers" seen ::1 8080
+# The status lists those that are open now.
+"$kiban" status net-$guest --json > "$3/status"
+python3 -c 'import json, sys; assert {"8080", "8079-8080"} & set(json.load(sys.stdin)["services"][0]["guest"]["tcp"])' < "$3/status"
 echo > "$3/ready"
 while grep -q "$(printf ':%04X 0*:0000 0A' 8080)" /proc/net/tcp /proc/net/tcp6; do kill -0 $guest; done
 python3 "$peers" ask 127.0.0.1 8081
@@ -456,12 +459,15 @@ until [ "$(readlink /proc/$guest/ns/net)" != "$(readlink /proc/self/ns/net)" ] &
 # If a port is in use, kiban does not wait for the end of the process.
 status 1 "$kiban" net -t 192.0.2.1:8000 $guest 2> "$3/said"
 grep -q "192.0.2.1:8000" "$3/said"
-"$kiban" net $guest & board=$!
+"$kiban" net -t 192.0.2.1:9000-9001:80-81 -U 9002:8002 $guest & board=$!
 inside() { nsenter --preserve-credentials --user --net --target $guest "$@"; }
 works $board
 inside ip -o address show eth0 | grep -q 10.0.2.15
 inside python3 "$peers" few
-"$kiban" status net-$board | grep -q net
+"$kiban" status net-$board > "$3/status"
+grep -q '^net  guest 10.0.2.15/24 fd6b:6962:616e::15/64$' "$3/status"
+grep -q '^net  TCP ports of this host to the guest: 192.0.2.1:9000-9001:80-81$' "$3/status"
+grep -q '^net  UDP ports of the guest to this host: 9002:8002$' "$3/status"
 kill $guest
 wait $board
 "#;
