@@ -306,6 +306,15 @@ while grep -qs '^State:.[^ZX]' /proc/$board/status; do :; done
 # Errors are printed before it returns.
 status 1 "$3/pasta" --config-net --netns "$net" 2> "$3/said"
 grep -q "$net: No such file" "$3/said"
+# Buildah names the namespace of a process: then the network ends with the process.
+unshare --net sleep 1000 & guest=$!
+until [ "$(readlink /proc/$guest/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do kill -0 $guest; done
+"$3/pasta" --config-net --pid "$3/pid" --quiet --netns /proc/$guest/ns/net
+board=$(cat "$3/pid")
+kill $guest
+while grep -qs '^State:.[^ZX]' /proc/$board/status; do :; done
+status 1 "$3/pasta" --config-net --netns /proc/1999999999/ns/net 2> "$3/said"
+grep -q "/proc/1999999999/ns/net: No such process" "$3/said"
 "#
     );
     assert_eq!(run("pasta", &script).0, "127.0.0.1\n");
