@@ -526,6 +526,9 @@ impl Driver {
 
     /// Returns a waiter for [`Driver::run`].
     pub fn waiting(&self, wait: Wait) -> Waiting {
-        Waiting::new(wait, self.clock)
+        match wait {
+            Wait::Interrupt => Waiting::sleeping(self.clock),
+            wait => Waiting::new(wait, self.clock),
+        }
     }
 }

@@ -211,6 +211,27 @@ pub struct Service {
     /// The programs that use the board's RDMA NIC through it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub programs: Vec<Program>,
+    /// The guest whose network it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub guest: Option<Guest>,
+}
+
+/// The guest of a service of kind `net`, and its forwarded ports.
+///
+/// The ports are those that are open now, with `auto` and `all` as well. They are written as in the
+/// configuration: `8080:80` leads to port 80 of the other side, `8000-8009` to the same ports.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Guest {
+    /// The guest's addresses.
+    pub addresses: Vec<String>,
+    /// TCP ports of this host that are forwarded to the guest.
+    pub tcp: Vec<String>,
+    /// UDP ports of this host that are forwarded to the guest.
+    pub udp: Vec<String>,
+    /// TCP ports of the guest's loopback that are forwarded to this host's.
+    pub guest_tcp: Vec<String>,
+    /// UDP ports of the guest's loopback that are forwarded to this host's.
+    pub guest_udp: Vec<String>,
 }
 
 /// A program that uses the board's RDMA NIC.

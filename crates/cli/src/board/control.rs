@@ -7,7 +7,7 @@ use kiban_service::config::DurationValue;
 use kiban_service::control::{CAPTURE_MAX, CaptureEnd, ControlClient, Question, Reply};
 use kiban_service::requests::Captured;
 use kiban_service::signals::{self, SignalRequest};
-use kiban_service::status::{Dhcp, Sandbox, Status, Use};
+use kiban_service::status::{Dhcp, Guest, Sandbox, Status, Use};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -381,8 +381,33 @@ pub(crate) fn services(status: &Status) -> Table {
             counter("bytes_in"),
             counter("bytes_out"),
         ]);
+        for line in service.guest.iter().flat_map(guest_lines) {
+            table.remark(format!("{}  {line}", service.name));
+        }
     }
     table
+}
+
+/// The maximum number of ranges of ports in a line.
+const RANGES_MAX: usize = 12;
+
+/// Describes a guest: its addresses, and the ports that are forwarded.
+fn guest_lines(guest: &Guest) -> Vec<String> {
+    let mut lines = vec![format!("guest {}", guest.addresses.join(" "))];
+    for (what, ports) in [
+        ("TCP ports of this host to the guest", &guest.tcp),
+        ("UDP ports of this host to the guest", &guest.udp),
+        ("TCP ports of the guest to this host", &guest.guest_tcp),
+        ("UDP ports of the guest to this host", &guest.guest_udp),
+    ] {
+        let listed = ports[..ports.len().min(RANGES_MAX)].join(" ");
+        match ports.len().saturating_sub(RANGES_MAX) {
+            _ if ports.is_empty() => {}
+            0 => lines.push(format!("{what}: {listed}")),
+            more => lines.push(format!("{what}: {listed} and {more} more (--json lists them)")),
+        }
+    }
+    lines
 }
 
 /// Returns the table of programs that use the board's RDMA NIC.
@@ -417,7 +442,7 @@ fn programs(status: &Status) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_service::status::Port;
+    use kiban_service::status::{Port, Service};
 
     #[test]
     fn a_long_address_is_printed_below_the_table_and_rows_stay_rows() {
@@ -438,6 +463,27 @@ mod tests {
         assert!(head.find("state").is_some_and(|at| lan[at..].starts_with("up")), "{table}");
         assert!(atm.contains("udp-cells:…") && width(atm) == width(lan), "{table}");
         assert_eq!(note, format!("atm  {long}"));
+    }
+
+    #[test]
+    fn a_guest_and_its_ports_are_printed_below_the_table() {
+        let ports = |count: u16| (0..count).map(|number| format!("{}:80", 8000 + 2 * number)).collect();
+        let guest = Guest {
+            addresses: vec!["10.0.2.15/24".into(), "fd00::15/64".into()],
+            tcp: ports(1),
+            guest_udp: ports(14),
+            ..Guest::default()
+        };
+        let services = vec![Service { name: "net".into(), guest: Some(guest), ..Service::default() }];
+        let table = super::services(&Status { services, ..Status::default() }).to_string();
+        let remarks: Vec<&str> = table.lines().skip(4).collect();
+        assert_eq!(
+            remarks[..2],
+            ["net  guest 10.0.2.15/24 fd00::15/64", "net  TCP ports of this host to the guest: 8000:80"]
+        );
+        let [_, _, long] = remarks[..] else { panic!("three lines:\n{table}") };
+        assert!(long.starts_with("net  UDP ports of the guest to this host: 8000:80 8002:80 "), "{long}");
+        assert!(long.ends_with(" 8022:80 and 2 more (--json lists them)"), "{long}");
     }
 
     #[test]

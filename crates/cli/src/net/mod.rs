@@ -272,7 +272,10 @@ impl End {
                     .map_err(|error| format!("cannot use the network of process {number}: {error}"))
             }
             Target::Namespace { net, ends: true, .. } => {
-                let watch = || -> io::Result<OwnedFd> {
+                let watch = || -> io::Result<End> {
+                    if let Some(process) = process_of(net) {
+                        return open_process(process).map(End::OfProcess);
+                    }
                     let events =
                         inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
                     let folder = net.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -282,10 +285,9 @@ impl End {
                         inotify::WatchFlags::DELETE | inotify::WatchFlags::MOVED_FROM,
                     )?;
                     std::fs::metadata(net)?;
-                    Ok(events)
+                    Ok(End::OfFile(events, net.clone()))
                 };
-                let watched = watch().map_err(|error| format!("{}: {error}", net.display()))?;
-                Ok(End::OfFile(watched, net.clone()))
+                watch().map_err(|error| format!("{}: {error}", net.display()))
             }
             Target::Namespace { ends: false, .. } => Ok(End::Never),
         }
@@ -337,6 +339,12 @@ fn part(name: &str, set_up: impl FnOnce(&mut Command) -> &mut Command) -> Result
 fn open_process(number: u32) -> io::Result<OwnedFd> {
     let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
     Ok(pidfd_open(number, PidfdFlags::empty())?)
+}
+
+/// Returns the process whose network namespace a path names, as those of Buildah do. inotify does not report
+/// that the files of a process disappear.
+fn process_of(net: &Path) -> Option<u32> {
+    net.to_str()?.strip_prefix("/proc/")?.strip_suffix("/ns/net")?.parse().ok()
 }
 
 /// Checks that a process has a network namespace of its own, which this user may enter.

@@ -16,7 +16,7 @@ unshare --user --map-root-user --net sleep 10000 & guest=$!
 until [ "$(readlink /proc/$guest/ns/net)" != "$(readlink /proc/self/ns/net)" ] && [ "$(cat /proc/$guest/comm)" = sleep ]; do kill -0 $guest; done
 "$kiban" net $guest & board=$!
 inside() { nsenter --preserve-credentials --user --net --target $guest "$@"; }
-until inside ip -o address show eth0 2>/dev/null | grep -q 10.0.2.15; do kill -0 $board; done
+works $board
 inside python3 "$peers" few
 # The process that runs the board is a child of the one that was started.
 for child in $(cat /proc/$board/task/$board/children); do

@@ -3,7 +3,7 @@
 use super::calibrate::{Calibration, calibration};
 use super::offers::{LONG, OFFER, YieldLimiter};
 use super::sleepers::{Doorbell, Sleeper, set_min_timer_slack};
-use crate::clock::{Clock, ticks};
+use crate::clock::{Clock, TickScale, ticks};
 use kiban_base::{Costs, Evidence, Instant, Report, Step, Wait, Waiter};
 use rustix::fs::{Mode, OFlags};
 use std::time::Duration;
@@ -35,6 +35,17 @@ impl Waiting {
     /// Returns a waiter with costs given by the caller, for example with a different price of latency.
     pub fn with_costs(wait: Wait, clock: Clock, costs: Costs) -> Waiting {
         let Calibration { scale, .. } = calibration();
+        Self::with_scale(wait, clock, costs, *scale)
+    }
+
+    /// Returns a waiter that always sleeps ([`Wait::Interrupt`]). It measures nothing, because a measurement
+    /// takes seconds while other programs use all processors. The costs in its report are assumed.
+    pub fn sleeping(clock: Clock) -> Waiting {
+        // Only spinning needs the length of a tick.
+        Self::with_scale(Wait::Interrupt, clock, Costs::default(), TickScale::from_nanos_per_tick(1.0))
+    }
+
+    fn with_scale(wait: Wait, clock: Clock, costs: Costs, scale: TickScale) -> Waiting {
         let ticks_per_nano = 1.0 / scale.nanos_per_tick();
         let in_ticks = |length: Duration| (length.as_nanos() as f64 * ticks_per_nano) as u64;
         Waiting {

@@ -2,9 +2,9 @@
 
 use super::board::Running;
 use super::part::{Part, PortPart, part_of};
-use crate::config::{Carries, ServicePlan};
+use crate::config::{Carries, Forwarded, Kind, NetConfig, ServicePlan};
 use crate::losses;
-use crate::services::ProgramView;
+use crate::services::{ForwardedPorts, ProgramView};
 use crate::status::{self, Status, named, rounded};
 use kiban_base::Instant;
 use kiban_sandbox::Sandbox;
@@ -21,6 +21,18 @@ fn program(view: &ProgramView) -> status::Program {
         shared_bytes: view.shared_bytes as u64,
         notices: view.notices as u64,
         counters: named(|see| view.counters.each(see)),
+    }
+}
+
+/// Returns what the status says of the guest of a network.
+fn guest_status(config: &NetConfig, forwarded: &ForwardedPorts) -> status::Guest {
+    let ports = |ports: &[Forwarded]| ports.iter().map(Forwarded::to_string).collect();
+    status::Guest {
+        addresses: config.guest.iter().map(|(guest, net)| format!("{guest}/{}", net.bits())).collect(),
+        tcp: ports(&forwarded.tcp),
+        udp: ports(&forwarded.udp),
+        guest_tcp: ports(&forwarded.guest_tcp),
+        guest_udp: ports(&forwarded.guest_udp),
     }
 }
 
@@ -70,6 +82,10 @@ impl Running {
                 sessions_max: configured.unwrap_or(&view.plan).sessions_max as u64,
                 counters: named(|see| view.counters.each(see)),
                 programs: view.programs.iter().map(program).collect(),
+                guest: match &view.plan.kind {
+                    Kind::Net(config) => Some(guest_status(config, &view.forwarded)),
+                    _ => None,
+                },
             }
         });
         let services = services.collect();

@@ -1,4 +1,6 @@
-//! Counters of a service, and of the programs that use a NIC.
+//! Counters of a service, and of the programs that use a NIC; the ports that a service forwards.
+
+use crate::config::Forwarded;
 
 kiban_base::counters! {
     /// Counters of a service.
@@ -48,6 +50,19 @@ kiban_base::counters! {
         /// Times that a completion waited because the program's ring was full.
         full_rings,
     }
+}
+
+/// The open ports that are forwarded between this host and a guest, in ranges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ForwardedPorts {
+    /// TCP ports of this host.
+    pub tcp: Vec<Forwarded>,
+    /// UDP ports of this host.
+    pub udp: Vec<Forwarded>,
+    /// TCP ports of the guest's loopback.
+    pub guest_tcp: Vec<Forwarded>,
+    /// UDP ports of the guest's loopback.
+    pub guest_udp: Vec<Forwarded>,
 }
 
 /// A program that uses the board's RDMA NIC.

@@ -1,7 +1,7 @@
 //! All services of a board, run as one program.
 
 use super::attach::ClientBells;
-use super::counters::{ProgramView, ServiceCounters};
+use super::counters::{ForwardedPorts, ProgramView, ServiceCounters};
 use super::service::Service;
 use crate::config::ServicePlan;
 use kiban_base::Instant;
@@ -53,6 +53,8 @@ pub struct View {
     pub counters: ServiceCounters,
     /// The programs that use a NIC through it.
     pub programs: Vec<ProgramView>,
+    /// The open ports that it forwards.
+    pub forwarded: ForwardedPorts,
 }
 
 impl Services {
@@ -135,6 +137,7 @@ impl Services {
             sessions: entry.service.sessions(),
             counters: entry.service.counters(),
             programs: entry.service.programs(),
+            forwarded: entry.service.forwarded(),
         })
     }
 

@@ -29,7 +29,7 @@ mod splices;
 
 pub use namespace::serve_namespace;
 
-use super::counters::ServiceCounters;
+use super::counters::{ForwardedPorts, ServiceCounters};
 use super::relay::{Begin, Relays, reset};
 use super::service::{Service, SessionLimits};
 use crate::config::{Mapped, NetConfig};
@@ -339,6 +339,10 @@ impl Service for Net {
 
     fn counters(&self) -> ServiceCounters {
         self.counters
+    }
+
+    fn forwarded(&self) -> ForwardedPorts {
+        self.ports.forwarded()
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

@@ -14,6 +14,7 @@ use super::bound::{bound, ephemeral};
 use super::namespace::{Namespace, Protocol, Side};
 use crate::config::{Forwarded, NetConfig};
 use crate::services::clients::Entrance;
+use crate::services::counters::ForwardedPorts;
 use kiban_link::{EpollSet, Interest};
 use kiban_os::interface::bind_remedy;
 use rustix::net::{RecvFlags, recvfrom};
@@ -37,6 +38,8 @@ enum Listener {
 /// A forwarded port.
 struct Port {
     kind: Kind,
+    /// The address at which it was asked to be open; `None` for the usual ones.
+    address: Option<IpAddr>,
     port: u16,
     to: u16,
     is_auto: bool,
@@ -186,7 +189,7 @@ impl Ports {
                 let protocol = kind.1.name();
                 format!("{protocol} {at}{of}: {error}{remedy}")
             })?;
-            self.open.insert(self.next, Port { kind, port, to, is_auto, listener });
+            self.open.insert(self.next, Port { kind, address, port, to, is_auto, listener });
             self.next += 1;
         }
         Ok(())
@@ -257,6 +260,22 @@ impl Ports {
         }
     }
 
+    /// Returns all open ports.
+    pub(super) fn forwarded(&self) -> ForwardedPorts {
+        let of = |kind| {
+            // A port without an address may have two sockets.
+            let open: BTreeSet<_> =
+                self.of_kind(kind).map(|port| (port.address, port.port, port.to)).collect();
+            ranges(open)
+        };
+        ForwardedPorts {
+            tcp: of((Side::Host, Protocol::Tcp)),
+            udp: of((Side::Host, Protocol::Udp)),
+            guest_tcp: of((Side::Guest, Protocol::Tcp)),
+            guest_udp: of((Side::Guest, Protocol::Udp)),
+        }
+    }
+
     /// Returns the side of a port, its protocol, and the port of the other side; `None` if it is closed.
     pub(super) fn get(&self, number: u64) -> Option<(Side, Protocol, u16)> {
         self.open.get(&number).map(|port| (port.kind.0, port.kind.1, port.to))
@@ -297,6 +316,24 @@ impl Ports {
     }
 }
 
+/// Merges successive ports into ranges. Each is given with its address, and the port to which it leads.
+fn ranges(open: BTreeSet<(Option<IpAddr>, u16, u16)>) -> Vec<Forwarded> {
+    let mut all: Vec<Forwarded> = Vec::new();
+    for (at, port, to) in open {
+        match all.last_mut() {
+            Some(Forwarded::Range { address, ports, to: first })
+                if *address == at
+                    && ports.end().checked_add(1) == Some(port)
+                    && to.checked_sub(*first) == Some(port - ports.start()) =>
+            {
+                *ports = *ports.start()..=port;
+            }
+            _ => all.push(Forwarded::Range { address: at, ports: port..=port, to }),
+        }
+    }
+    all
+}
+
 /// Returns a port of the loopback, and the port to which it leads, if that is forwarded in the list `back` of
 /// the other side.
 fn returning(ports: &Forwarded, back: &[Forwarded]) -> Option<(u16, u16)> {
@@ -324,6 +361,29 @@ fn has_no_ipv6(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn successive_ports_are_listed_as_ranges() {
+        let rows: [(&[&str], &str); 6] = [
+            (&[], ""),
+            (&["8080:80"], "8080:80"),
+            (&["8002", "8000-8001"], "8000-8002"),
+            (&["8000:80", "8001:81", "8002:90", "8003:90"], "8000-8001:80-81 8002:90 8003:90"),
+            (&["8000", "127.0.0.1:8001", "[::1]:8002"], "8000 127.0.0.1:8001 [::1]:8002"),
+            (&["65534-65535:1-2"], "65534-65535:1-2"),
+        ];
+        for (given, expected) in rows {
+            let mut open = BTreeSet::new();
+            for text in given {
+                let Some(Forwarded::Range { address, ports, to }) = Forwarded::parse(text) else {
+                    panic!("{text} is a range");
+                };
+                open.extend(ports.enumerate().map(|(index, port)| (address, port, to + index as u16)));
+            }
+            let listed: Vec<String> = ranges(open).iter().map(Forwarded::to_string).collect();
+            assert_eq!(listed.join(" "), expected, "{given:?}");
+        }
+    }
 
     #[test]
     fn ports_that_lead_back_to_their_own_side_are_found() {
