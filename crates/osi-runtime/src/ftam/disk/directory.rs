@@ -4,7 +4,7 @@ use super::contents::Contents;
 use super::files::{append, aside, is_of_another_life, kind, let_go, lock, rename_new, stamp};
 use super::marks;
 use super::paths::{self, DirectoryEntry, above, directory, disk_error, enter, open_at, real};
-use super::protected::Protected;
+use super::protected::{Inode, Protected, inode};
 pub(super) use super::settings::{Durability, OPEN_MAX, RECORDS_MAX, Settings};
 use crate::buffers::Buffer;
 use kiban_base::{Bytes, Rope};
@@ -29,7 +29,17 @@ pub struct DirectoryDisk {
     settings: Settings,
     readers: BTreeMap<Handle, Reader>,
     writers: BTreeMap<Handle, Writer>,
+    swept: Option<Sweep>,
     next: u64,
+}
+
+/// What the last look at a directory of unfinished contents has found.
+#[derive(Debug)]
+struct Sweep {
+    of: Inode,
+    date: i64,
+    /// How many contents remained, or have been created since.
+    left: usize,
 }
 
 #[derive(Debug)]
@@ -75,7 +85,7 @@ impl DirectoryDisk {
 
     fn new(root: OwnedFd, settings: Settings, protected: Protected) -> DirectoryDisk {
         let (readers, writers) = (BTreeMap::new(), BTreeMap::new());
-        DirectoryDisk { root, protected, settings, readers, writers, next: 0 }
+        DirectoryDisk { root, protected, settings, readers, writers, swept: None, next: 0 }
     }
 
     /// Returns the kind of a file, or an error if peers may not access it.
@@ -231,11 +241,26 @@ impl DirectoryDisk {
         paths::state_if_there(self.root.as_fd(), "dockets")
     }
 
-    /// Creates locked contents in a directory; returns them with their token.
-    fn create(&self, new: &OwnedFd) -> Result<(OwnedFd, String), DiskError> {
-        if aside(|| self.sweep(new))? >= self.settings.left_max {
+    /// Counts another file of unfinished contents in `new`, if there may be one. The directory is searched
+    /// once a second, and when there may be too many; other associations' contents are seen then.
+    fn count_left(&mut self, new: &OwnedFd) -> Result<(), DiskError> {
+        let of = inode(&real(rustix::fs::fstat(new))?);
+        let (most, now) = (self.settings.left_max, kiban_os::clock::unix_seconds() as i64);
+        let known = self.swept.take_if(|swept| swept.of == of && swept.date == now && swept.left < most);
+        let left = match known {
+            Some(swept) => swept.left,
+            None => aside(|| self.sweep(new))?,
+        };
+        if left >= most {
             return Err(DiskError::TooMany);
         }
+        self.swept = Some(Sweep { of, date: now, left: left + 1 });
+        Ok(())
+    }
+
+    /// Creates locked contents in a directory; returns them with their token.
+    fn create(&mut self, new: &OwnedFd) -> Result<(OwnedFd, String), DiskError> {
+        self.count_left(new)?;
         let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
         let token = format!("{settled}{}", paths::token()?);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
