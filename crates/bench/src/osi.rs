@@ -9,15 +9,19 @@
 //!           come from memory and are discarded; FTAM reads them from a file and writes them to another. A
 //!           transfer is measured from the request to its confirmation, including opening, closing and the
 //!           final rename. The reader of the bare stream confirms with a byte.
+//! Logins    one thread opens and releases FTAM associations, several at a time. In a second server, the same
+//!           password has a hash that costs next to nothing to verify; the difference is Argon2id's cost.
 //! Policy    data must reach the disk before a put is confirmed (by `fsync` at the end); this costs little in
 //!           an in-memory file system.
 //! Files     many small files are transferred between two directories on a disk (below TMPDIR), over four
-//!           associations. The other side is four threads that write, fsync and rename the same number of
-//!           files. As in `kiban ftam get -j 4`, the initiator syncs the directory once, at the end.
+//!           associations, without records of interrupted transfers. The other side is four threads that
+//!           write, fsync and rename the same number of files. As in `kiban ftam get -j 4`, the initiator
+//!           syncs the directory once, at the end.
 //! Target    a fixed rate, or 0.6 of the bare stream's rate on this machine if that is lower. The bare stream
 //!           is therefore measured first.
 
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
+use kiban_os::clock::thread_cpu_nanos;
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job};
 use kiban_osi::stack::layers::StackConfig;
@@ -32,6 +36,7 @@ use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Grants, Users, wri
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -68,6 +73,7 @@ pub(crate) fn run(options: &Options) {
         transfers(&mut bench, &runtime, &dir, bytes, &row);
     }
     associations(&mut bench, &runtime);
+    logins(&mut bench, &runtime, &dir);
     small_files(&mut bench, if options.quick { 100 } else { 2000 });
     bench.finish();
 }
@@ -76,6 +82,12 @@ pub(crate) fn run(options: &Options) {
 fn thread_of_its_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("the system has threads to spare")
+}
+
+/// Returns a runtime on the caller's thread.
+fn current_thread() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("event polling is available")
 }
 
 /// Two directories: the filestore's, and the initiator's, which contains the file.
@@ -276,7 +288,10 @@ fn small_files(bench: &mut Bench, files: usize) {
                         set.spawn(async move {
                             let mut client = clients[worker].lock().await;
                             for number in (worker..files).step_by(PARALLEL) {
-                                client.run(job(is_put, number), None).await.expect("the transfer succeeds");
+                                client
+                                    .run_unrecorded(job(is_put, number))
+                                    .await
+                                    .expect("the transfer succeeds");
                             }
                         });
                     }
@@ -323,14 +338,125 @@ fn write_files(directory: &std::path::Path, files: usize) {
     });
 }
 
+/// The hash of [`PASSWORD`] with the least memory and time that Argon2id allows, or nearly so.
+const CHEAP_HASH: &str =
+    "$argon2id$v=19$m=64,t=1,p=1$TX6uyyoJO4x3ko+c7G4y6A$079RHsn2BDcZEGLqLsknW6Rjof/r4JKIliRu+piOASI";
+
+/// Serves the filestore twice: with a password whose verification costs next to nothing, and with one that is
+/// hashed as usual. Returns the settings of clients for both.
+fn cheap_and_usual(runtime: &Runtime, dir: &TestDir) -> [ClientConfig; 2] {
+    let row = &ROWS[2];
+    let usual = dir.config(dir.serve(runtime, row), row);
+    let users = std::fs::read_to_string(dir.0.join("users")).expect("it was written");
+    let cheap = users.lines().map(|line| match line.starts_with("password") {
+        true => format!("password = \"{CHEAP_HASH}\"\n"),
+        false => format!("{line}\n"),
+    });
+    std::fs::write(dir.0.join("users"), cheap.collect::<String>()).expect("it can be written");
+    [dir.config(dir.serve(runtime, row), row), usual]
+}
+
+/// Opens and releases [`PARALLEL`] FTAM associations at the same time; returns how many were opened.
+fn login(alone: &Runtime, config: &ClientConfig) -> usize {
+    alone.block_on(async {
+        let mut set = tokio::task::JoinSet::new();
+        for _ in 0..PARALLEL {
+            let config = config.clone();
+            set.spawn(async move {
+                match Client::connect(&config).await {
+                    Ok(client) => {
+                        client.close().await;
+                        true
+                    }
+                    Err(_) => false,
+                }
+            });
+        }
+        set.join_all().await.into_iter().filter(|&is_opened| is_opened).count()
+    })
+}
+
+/// The initiator runs in the benchmark's thread, the responder in others.
+fn logins(bench: &mut Bench, runtime: &Runtime, dir: &TestDir) {
+    let alone = current_thread();
+    let [cheap, usual] = cheap_and_usual(runtime, dir);
+    let span = |config: &ClientConfig, trial: &mut Trial| {
+        trial.measure(|| {
+            assert_eq!(login(&alone, config), PARALLEL, "the service refuses associations");
+            PARALLEL as f64
+        })
+    };
+    for (what, config, target) in [
+        ("without the cost of the password", &cheap, Target::at_least(1000.0)),
+        ("with a password (Argon2id, 19 MiB, 2 passes)", &usual, Target::None),
+    ] {
+        bench.single(
+            &format!("FTAM associations opened and released, {PARALLEL} at a time, {what}"),
+            Unit::PerSecond,
+            ("FTAM", |trial: &mut Trial| span(config, trial).per_second()),
+            target,
+        );
+    }
+    for (what, config) in [("without the cost of the password", &cheap), ("with a password", &usual)] {
+        for side in ["initiator", "responder"] {
+            let cost = |trial: &mut Trial| {
+                let before = thread_cpu_nanos();
+                let span = span(config, trial);
+                let here = thread_cpu_nanos() - before;
+                let nanos = if side == "initiator" { here } else { span.cpu_nanos.saturating_sub(here) };
+                nanos as f64 / span.work / 1e3
+            };
+            bench.single(
+                &format!("CPU time of the {side} per FTAM association, {what}"),
+                Unit::Microseconds,
+                ("FTAM", cost),
+                Target::None,
+            );
+        }
+    }
+    processes(bench, &alone, &cheap);
+}
+
+/// Lists a directory with `kiban ftam ls`, one process for each list, and with one association for each list
+/// in this process. The difference is what the start of a process costs.
+fn processes(bench: &mut Bench, alone: &Runtime, config: &ClientConfig) {
+    let kiban = std::env::current_exe().unwrap_or_default().with_file_name("kiban");
+    if !kiban.is_file() {
+        return println!("osi: no process is started, because {} has not been built", kiban.display());
+    }
+    let remote = format!("ftam://{USER}@127.0.0.1:{}/", config.port);
+    let millis = |span: kiban_lab::Span| span.nanos_each() / 1e6;
+    bench.compare(
+        "listing an empty directory, an association for each list",
+        Unit::Milliseconds,
+        ("a process for each", |trial: &mut Trial| {
+            millis(trial.measure(|| {
+                let mut command = Command::new(&kiban);
+                command.args(["ftam", "ls", &remote]).env("KIBAN_FTAM_PASSWORD", PASSWORD);
+                let output = command.output().expect("it was built");
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                1.0
+            }))
+        }),
+        ("one process", |trial: &mut Trial| {
+            millis(trial.measure(|| {
+                alone.block_on(async {
+                    let mut client = Client::connect(config).await.expect("it listens");
+                    client.run(Job::List { remote: "/".into() }, None).await.expect("it is a directory");
+                    client.close().await;
+                });
+                1.0
+            }))
+        }),
+        Target::None,
+    );
+}
+
 /// The number of messages that the responder sends in an association: CC, ACCEPT, DISCONNECT.
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {
-    let alone = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("event polling is available");
+    let alone = current_thread();
     let there = runtime.block_on(async { answer_associations() });
     let here = alone.block_on(async { answer_associations() });
     let one = |address: SocketAddr| {
@@ -421,4 +547,21 @@ fn answer_bytes() -> SocketAddr {
         }
     });
     address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn associations_are_opened_with_both_hashes_and_refused_with_a_wrong_password() {
+        let dir = TestDir::below(std::env::temp_dir(), 0);
+        let (runtime, alone) = (thread_of_its_own(), current_thread());
+        let configs = cheap_and_usual(&runtime, &dir);
+        assert_eq!(configs.each_ref().map(|config| login(&alone, config)), [PARALLEL; 2]);
+        for mut config in configs {
+            config.initiator.password = Some("wrong".into());
+            assert_eq!(login(&alone, &config), 0);
+        }
+    }
 }

@@ -1,22 +1,26 @@
 //! Tests of a filestore server against hostile peers: incomplete connections, another user's dockets, and
 //! symbolic links that are exchanged while paths are being resolved.
 
+use kiban_os::lock;
+use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_osi_runtime::ftam::authentication::AuthService;
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
-use kiban_osi_runtime::ftam::disk::{Durability, Settings};
+use kiban_osi_runtime::ftam::disk::{Durability, NameSyncs, Settings};
 use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
 use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Grants, Users, write_user};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
@@ -88,6 +92,25 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The names in a directory that its last sync has made durable.
+type Durable = Arc<Mutex<BTreeSet<String>>>;
+
+/// Syncs directories, calling `before` for each sync. A name is durable if it was in the directory when the
+/// sync began.
+fn observed(before: impl Fn() -> Result<(), DiskError> + Send + Sync + 'static) -> (NameSyncs, Durable) {
+    let durable = Durable::default();
+    let seen = durable.clone();
+    let syncs = NameSyncs::with(move |directory| {
+        let entries = rustix::fs::Dir::read_from(directory).unwrap();
+        let names: BTreeSet<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        before()?;
+        *lock(&seen) = names;
+        Ok(())
+    });
+    (syncs, durable)
 }
 
 fn put(remote: &str) -> Job {
@@ -186,10 +209,7 @@ fn a_stolen_docket_does_not_work_for_another_user() {
         let mut eve = place.connect("eve", port).await;
         let failure = eve.recover(docket_of(7)).await.unwrap_err();
         let said: Vec<i64> = failure.diagnostics.iter().map(|item| item.error_identifier).collect();
-        assert!(
-            failure.local == Some(kiban_osi::ftam::filestore::DiskError::Changed) || said == [6004],
-            "{failure:?}"
-        );
+        assert!(failure.local == Some(DiskError::Changed) || said == [6004], "{failure:?}");
         eve.close().await;
         assert_eq!(fs::read(place.0.join("root/there")).unwrap(), b"old");
         let mut ann = place.connect("ann", port).await;
@@ -282,4 +302,103 @@ fn a_directory_swapped_with_a_link_leads_no_put_out() {
     beside.sort();
     assert_eq!(beside, ["secret"]);
     assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "secret");
+}
+
+#[test]
+fn a_put_a_renaming_and_a_deletion_are_confirmed_after_the_sync_of_the_directory() {
+    const CLIENTS: usize = 4;
+    const FILES: usize = 20;
+    let (syncs, durable) = observed(|| Ok(()));
+    let place = Place::new();
+    fs::write(place.0.join("ann/here"), "line").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let port = place.serve(&runtime, |config| {
+        config.disk.durability = Durability::default();
+        config.name_syncs = syncs.clone();
+    });
+    let place = Arc::new(place);
+    runtime.block_on(async {
+        let mut clients = tokio::task::JoinSet::new();
+        for worker in 0..CLIENTS {
+            let (place, durable) = (place.clone(), durable.clone());
+            let has = move |name: &str| lock(&durable).contains(name);
+            clients.spawn(async move {
+                let mut client = place.connect("ann", port).await;
+                for number in 0..FILES {
+                    let (name, other) = (format!("a-{worker}-{number}"), format!("b-{worker}-{number}"));
+                    client.run(put(&name), None).await.unwrap();
+                    assert!(has(&name), "{name} was confirmed before it was durable");
+                    let rename = Job::Rename { remote: name.clone(), to: other.clone() };
+                    client.run(rename, None).await.unwrap();
+                    assert!(!has(&name) && has(&other), "{name} was renamed before that was durable");
+                    client.run(Job::Remove { remote: other.clone() }, None).await.unwrap();
+                    assert!(!has(&other), "{other} was deleted before that was durable");
+                }
+                client.close().await;
+            });
+        }
+        clients.join_all().await;
+    });
+}
+
+#[test]
+fn no_put_is_confirmed_while_the_directory_is_being_synced() {
+    let (began, begun) = mpsc::channel();
+    let (go, gate) = mpsc::channel();
+    let gate = Mutex::new(gate);
+    let (syncs, durable) = observed(move || {
+        began.send(()).unwrap();
+        lock(&gate).recv().unwrap()
+    });
+    let place = Place::new();
+    fs::write(place.0.join("ann/here"), "line").unwrap();
+    fs::write(place.0.join("root/old"), "old").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let port = place.serve(&runtime, |config| {
+        config.disk.durability = Durability::default();
+        config.name_syncs = syncs.clone();
+    });
+    runtime.block_on(async {
+        let (mut ann, mut other) = (place.connect("ann", port).await, place.connect("ann", port).await);
+        let waits = tokio::spawn(async move { (ann.run(put("first"), None).await, ann) });
+        tokio::task::block_in_place(|| begun.recv().unwrap());
+        // Other associations are served meanwhile.
+        other.run(Job::Stat { remote: "old".into() }, None).await.unwrap();
+        assert!(!waits.is_finished(), "it was confirmed before the sync ended");
+        assert!(lock(&durable).is_empty());
+        go.send(Ok(())).unwrap();
+        let (first, mut ann) = waits.await.unwrap();
+        first.unwrap();
+        assert!(lock(&durable).contains("first"));
+        // A failed sync is a failed put.
+        go.send(Err(DiskError::Failed)).unwrap();
+        let failure = ann.run(put("second"), None).await.unwrap_err();
+        let said: Vec<i64> = failure.diagnostics.iter().map(|item| item.error_identifier).collect();
+        assert!(!said.is_empty(), "{failure:?}");
+        ann.close().await;
+        other.close().await;
+    });
+}
+
+#[test]
+fn a_policy_without_syncs_needs_none() {
+    let (syncs, durable) = observed(|| Ok(()));
+    let place = Place::new();
+    fs::write(place.0.join("ann/here"), "line").unwrap();
+    let runtime = Runtime::new().unwrap();
+    for (durability, is_durable) in
+        [(Durability::Never, false), (Durability::AtEnd, true), (Durability::AtCheckpoints, true)]
+    {
+        lock(&durable).clear();
+        let port = place.serve(&runtime, |config| {
+            config.disk.durability = durability;
+            config.name_syncs = syncs.clone();
+        });
+        runtime.block_on(async {
+            let mut ann = place.connect("ann", port).await;
+            ann.run(put("there"), None).await.unwrap();
+            assert_eq!(lock(&durable).contains("there"), is_durable, "{durability:?}");
+            ann.close().await;
+        });
+    }
 }

@@ -183,10 +183,11 @@ impl Collection {
         let path = task.root.join(&task.name);
         let job = Job::Get { remote: task.remote.path.clone(), local, document };
         let is_resumed = link.can_resume(&task.remote, &path)?;
-        match link.transfer(job.clone(), &task.remote, &path, policy.retry).await {
+        let is_small = task.is_small(link, policy);
+        match link.transfer(job.clone(), &task.remote, &path, policy.retry, is_small).await {
             // The peer has forgotten the interrupted transfer, and its record is removed.
             Err(_) if is_resumed && !link.can_resume(&task.remote, &path)? => {
-                link.transfer(job, &task.remote, &path, policy.retry).await
+                link.transfer(job, &task.remote, &path, policy.retry, is_small).await
             }
             moved => moved,
         }

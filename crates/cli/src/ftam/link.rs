@@ -135,17 +135,9 @@ impl PersistentClient {
         PersistentClient { peer: peer.clone(), config, client: None }
     }
 
-    /// Proposes no recovery when it connects. For files that are shorter than the distance of two
-    /// checkpoints, a recovery would start at the beginning as well, and its records cost a third of the
-    /// time.
-    pub(super) fn without_recovery(mut self) -> PersistentClient {
-        omit_recovery(&mut self.config.initiator);
-        self
-    }
-
     /// Returns whether a file of this length may have a checkpoint.
-    pub(super) fn has_checkpoints(peer: &Peer, bytes: u64) -> bool {
-        bytes >= peer.config.initiator.checkpoint_bytes
+    pub(super) fn has_checkpoints(&self, bytes: u64) -> bool {
+        bytes >= self.config.initiator.checkpoint_bytes
     }
 
     /// Returns the directory of local files.
@@ -244,13 +236,16 @@ impl PersistentClient {
             .map_err(|error| format!("{}: {error}", self.config.local.display()))
     }
 
-    /// Runs a transfer. If the association is lost, reconnects and resumes.
+    /// Runs a transfer. If the association is lost, reconnects and resumes, or starts again if the file
+    /// `is_small`: without a checkpoint, a recovery would start at the beginning as well, and its records on
+    /// both hosts cost a third of the time.
     pub(super) async fn transfer(
         &mut self,
         job: Job,
         remote: &Remote,
         local: &Path,
         persistence: RetryPolicy,
+        is_small: bool,
     ) -> Result<(u64, f64, bool), String> {
         let number = activity(remote, local);
         let docket = docket_of(number);
@@ -282,7 +277,11 @@ impl PersistentClient {
             let watch = show(how, bar.clone(), progress.clone());
             let outcome = tokio::select! {
                 outcome = async {
-                    if resumed { client.recover(docket.clone()).await } else { client.run(job.clone(), Some(number)).await }
+                    match (resumed, is_small) {
+                        (true, _) => client.recover(docket.clone()).await,
+                        (false, true) => client.run_unrecorded(job.clone()).await,
+                        (false, false) => client.run(job.clone(), Some(number)).await,
+                    }
                 } => outcome,
                 never = watch => never,
             };

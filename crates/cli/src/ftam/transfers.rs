@@ -37,11 +37,6 @@ pub(super) async fn run(
     report: Report,
 ) -> Report {
     let workers = jobs.min(tasks.len()).max(1);
-    // A collection resumes what an earlier run has begun.
-    let is_small = collection.is_none()
-        && !policy.retry.resume
-        && tasks.len() > workers
-        && tasks.iter().all(|task| task.is_small(peer, &policy));
     let tasks = Arc::new(Mutex::new(VecDeque::from(tasks)));
     let report = Arc::new(Mutex::new(report));
     let mut set = JoinSet::new();
@@ -50,8 +45,7 @@ pub(super) async fn run(
         let (peer, tasks, report, link) = (peer.clone(), tasks.clone(), report.clone(), first.take());
         let (policy, collection) = (policy.clone(), collection.clone());
         set.spawn(async move {
-            let stopwatch =
-                work(&peer, link, &tasks, &policy, collection.as_deref(), is_small, &report).await;
+            let stopwatch = work(&peer, link, &tasks, &policy, collection.as_deref(), &report).await;
             lock(&report).timed(stopwatch);
         });
     }
@@ -72,7 +66,6 @@ async fn work(
     tasks: &Mutex<VecDeque<Task>>,
     policy: &Policy,
     collection: Option<&Collection>,
-    is_small: bool,
     report: &Mutex<Report>,
 ) -> Option<Stopwatch> {
     loop {
@@ -80,10 +73,7 @@ async fn work(
         if let Some(other) = link.take_if(|link| link.local() != task.root) {
             other.close().await;
         }
-        let link = link.get_or_insert_with(|| {
-            let link = PersistentClient::new(peer, &task.root);
-            if is_small { link.without_recovery() } else { link }
-        });
+        let link = link.get_or_insert_with(|| PersistentClient::new(peer, &task.root));
         let done = match collection {
             Some(collection) => collection.collect(&task, link, policy).await,
             None => task.run(link, policy).await.map(Some),
@@ -105,7 +95,7 @@ async fn work(
 impl Task {
     /// Returns whether the file is certainly too short for a checkpoint, and can be transferred again from
     /// its beginning.
-    fn is_small(&self, peer: &Peer, policy: &Policy) -> bool {
+    pub(super) fn is_small(&self, link: &PersistentClient, policy: &Policy) -> bool {
         let bytes = match self.way {
             Way::Get => self.known.as_ref().and_then(|known| u64::try_from(known.bytes?).ok()),
             Way::Put if policy.kind != Some(Kind::Sequential) => {
@@ -113,7 +103,7 @@ impl Task {
             }
             _ => None,
         };
-        bytes.is_some_and(|bytes| !PersistentClient::has_checkpoints(peer, bytes))
+        bytes.is_some_and(|bytes| !link.has_checkpoints(bytes))
     }
 
     /// Transfers the file.
@@ -130,7 +120,8 @@ impl Task {
                     Way::Append => Job::Append { local, remote, document },
                     _ => Job::Put { local, remote, document },
                 };
-                let moved = link.transfer(job, &self.remote, &path, policy.retry).await?;
+                let is_small = self.is_small(link, policy);
+                let moved = link.transfer(job, &self.remote, &path, policy.retry, is_small).await?;
                 Ok(Done::Transferred(self.result(moved)))
             }
         }
@@ -160,7 +151,8 @@ impl Task {
         };
         let document = policy.kind.map(Kind::document);
         let job = Job::Get { remote: self.remote.path.clone(), local, document };
-        let moved = link.transfer(job, &self.remote, path, policy.retry).await?;
+        let is_small = self.is_small(link, policy);
+        let moved = link.transfer(job, &self.remote, path, policy.retry, is_small).await?;
         // Some peers tell no attributes; the file then has the time of its arrival.
         let modified = before.as_ref().ok().and_then(|before| before.modified_at);
         self.set_date(path, modified);

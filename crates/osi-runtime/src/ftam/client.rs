@@ -154,6 +154,8 @@ enum Command {
     /// Starts a job. The number is the transfer's activity identifier, present if the transfer may be resumed
     /// later.
     Start(Box<Job>, Option<i64>),
+    /// Starts a job that keeps no docket.
+    StartUnrecorded(Box<Job>),
     Recover(String),
     Cancel,
     Terminate,
@@ -269,6 +271,15 @@ impl Client {
         self.command(Command::Start(Box::new(job), activity)).await
     }
 
+    /// Runs a job without a docket at either end: a transfer that is cut short has to be repeated from its
+    /// beginning. This saves time for files that are too short for a checkpoint.
+    ///
+    /// # Errors
+    /// Returns the failure.
+    pub async fn run_unrecorded(&mut self, job: Job) -> Result<Outcome, Failure> {
+        self.command(Command::StartUnrecorded(Box::new(job))).await
+    }
+
     /// Resumes a job that was cut short.
     ///
     /// # Errors
@@ -368,6 +379,9 @@ impl User for InitiatorUser {
                         self.initiator.set_activity(activity);
                     }
                     self.initiator.start(*job, machine, &mut self.disk)
+                }
+                Command::StartUnrecorded(job) => {
+                    self.initiator.start_unrecorded(*job, machine, &mut self.disk)
                 }
                 Command::Recover(docket) => self.initiator.recover(&docket, machine, &mut self.disk),
                 Command::Cancel => {

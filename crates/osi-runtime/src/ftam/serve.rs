@@ -19,7 +19,7 @@
 
 use super::authentication::{AuthService, PasswordAuthenticator};
 use super::client::board_settings;
-use super::disk::{DirectoryDisk, Protected, Settings};
+use super::disk::{DirectoryDisk, NameSyncs, Protected, Settings};
 use super::end::{FileEnd, User};
 use super::layers::{Layers, machine, machine_of_user, user_side};
 use super::timing::Stopwatch;
@@ -122,6 +122,8 @@ pub struct ServiceConfig {
     pub root: PathBuf,
     /// Settings of the disk in that directory.
     pub disk: Settings,
+    /// How directories are synced, once for all associations that wait.
+    pub name_syncs: NameSyncs,
     /// Files that no peer can access.
     pub protected: Protected,
     /// The responder's settings, such as the services that it offers.
@@ -151,6 +153,7 @@ impl ServiceConfig {
         ServiceConfig {
             root,
             disk: Settings::default(),
+            name_syncs: NameSyncs::default(),
             protected: Protected::default(),
             responder: responder::Config::default(),
             stack,
@@ -330,7 +333,8 @@ impl Service {
         Ok(Served {
             responder: Responder::new(self.config.responder.clone(), &peer.ip().to_string()),
             disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
-                .protecting(self.config.protected.clone()),
+                .protecting(self.config.protected.clone())
+                .sharing(self.config.name_syncs.clone()),
             locks: SharedLocks(self.locks.clone()),
             authenticator: PasswordAuthenticator::new(self.auth.clone(), bell.clone()),
             stack,

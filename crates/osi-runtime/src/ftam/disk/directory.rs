@@ -3,8 +3,9 @@
 use super::contents::Contents;
 use super::files::{append, aside, is_of_another_life, kind, let_go, lock, rename_new, stamp};
 use super::marks;
+use super::names::NameSyncs;
 use super::paths::{self, DirectoryEntry, above, directory, disk_error, enter, open_at, real};
-use super::protected::Protected;
+use super::protected::{Inode, Protected, inode};
 pub(super) use super::settings::{Durability, OPEN_MAX, RECORDS_MAX, Settings};
 use crate::buffers::Buffer;
 use kiban_base::{Bytes, Rope};
@@ -26,10 +27,21 @@ const SETTLED: &str = "settled-";
 pub struct DirectoryDisk {
     root: OwnedFd,
     protected: Protected,
+    names: NameSyncs,
     settings: Settings,
     readers: BTreeMap<Handle, Reader>,
     writers: BTreeMap<Handle, Writer>,
+    swept: Option<Sweep>,
     next: u64,
+}
+
+/// What the last look at a directory of unfinished contents has found.
+#[derive(Debug)]
+struct Sweep {
+    of: Inode,
+    date: i64,
+    /// How many contents remained, or have been created since.
+    left: usize,
 }
 
 #[derive(Debug)]
@@ -56,7 +68,7 @@ impl DirectoryDisk {
     pub fn open(root: &std::path::Path, settings: Settings) -> io::Result<DirectoryDisk> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
-        let disk = DirectoryDisk::new(root, settings, Protected::default());
+        let disk = DirectoryDisk::new(root, settings, Protected::default(), NameSyncs::default());
         match enter(disk.root.as_fd(), ".", OFlags::PATH | OFlags::DIRECTORY) {
             Err(Errno::NOSYS) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -73,9 +85,15 @@ impl DirectoryDisk {
         DirectoryDisk { protected, ..self }
     }
 
-    fn new(root: OwnedFd, settings: Settings, protected: Protected) -> DirectoryDisk {
+    /// Shares syncs of directories with the other disks that have the same `names`.
+    #[must_use]
+    pub fn sharing(self, names: NameSyncs) -> DirectoryDisk {
+        DirectoryDisk { names, ..self }
+    }
+
+    fn new(root: OwnedFd, settings: Settings, protected: Protected, names: NameSyncs) -> DirectoryDisk {
         let (readers, writers) = (BTreeMap::new(), BTreeMap::new());
-        DirectoryDisk { root, protected, settings, readers, writers, next: 0 }
+        DirectoryDisk { root, protected, names, settings, readers, writers, swept: None, next: 0 }
     }
 
     /// Returns the kind of a file, or an error if peers may not access it.
@@ -89,7 +107,7 @@ impl DirectoryDisk {
     /// There is no such directory, or its path contains a symbolic link.
     pub fn below(&self, home: &Path) -> Result<DirectoryDisk, DiskError> {
         let root = directory(self.root.as_fd(), home)?;
-        Ok(DirectoryDisk::new(root, self.settings, self.protected.clone()))
+        Ok(DirectoryDisk::new(root, self.settings, self.protected.clone(), self.names.clone()))
     }
 
     /// Writes out buffered contents; the pump calls this before it waits for more data.
@@ -224,18 +242,33 @@ impl DirectoryDisk {
                 let_go(old);
             }
         }
-        if last && self.settings.syncs_names { paths::settle_names(directory.as_fd()) } else { Ok(()) }
+        if last && self.settings.syncs_names { self.names.settle(directory.as_fd()) } else { Ok(()) }
     }
 
     fn dockets(&self) -> Option<OwnedFd> {
         paths::state_if_there(self.root.as_fd(), "dockets")
     }
 
-    /// Creates locked contents in a directory; returns them with their token.
-    fn create(&self, new: &OwnedFd) -> Result<(OwnedFd, String), DiskError> {
-        if aside(|| self.sweep(new))? >= self.settings.left_max {
+    /// Counts another file of unfinished contents in `new`, if there may be one. The directory is searched
+    /// once a second, and when there may be too many; other associations' contents are seen then.
+    fn count_left(&mut self, new: &OwnedFd) -> Result<(), DiskError> {
+        let of = inode(&real(rustix::fs::fstat(new))?);
+        let (most, now) = (self.settings.left_max, kiban_os::clock::unix_seconds() as i64);
+        let known = self.swept.take_if(|swept| swept.of == of && swept.date == now && swept.left < most);
+        let left = match known {
+            Some(swept) => swept.left,
+            None => aside(|| self.sweep(new))?,
+        };
+        if left >= most {
             return Err(DiskError::TooMany);
         }
+        self.swept = Some(Sweep { of, date: now, left: left + 1 });
+        Ok(())
+    }
+
+    /// Creates locked contents in a directory; returns them with their token.
+    fn create(&mut self, new: &OwnedFd) -> Result<(OwnedFd, String), DiskError> {
+        self.count_left(new)?;
         let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
         let token = format!("{settled}{}", paths::token()?);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -413,8 +446,8 @@ impl Disk for DirectoryDisk {
         marks::follow(&from, &to);
         if self.settings.durability != Durability::Never {
             aside(|| {
-                paths::settle_names(from.directory.as_fd())?;
-                paths::settle_names(to.directory.as_fd())
+                self.names.settle(from.directory.as_fd())?;
+                self.names.settle(to.directory.as_fd())
             })?;
         }
         Ok(())
@@ -434,7 +467,7 @@ impl Disk for DirectoryDisk {
         }
         marks::forget(&entry);
         if self.settings.durability != Durability::Never {
-            aside(|| paths::settle_names(entry.directory.as_fd()))?;
+            aside(|| self.names.settle(entry.directory.as_fd()))?;
         }
         Ok(())
     }

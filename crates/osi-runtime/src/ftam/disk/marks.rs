@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Maximum length of a side file: two hex digits per byte, one keyword and two delimiters per mark.
 const FILE_BYTES_MAX: usize = Mark::ALL.len() * (2 * MARK_BYTES_MAX + 32);
 
+/// Maximum length of a list of attribute names that is searched for marks.
+const NAMES_BYTES_MAX: usize = 1024;
+
 fn attribute(mark: Mark) -> String {
     format!("user.ftam.{}", mark.word())
 }
@@ -21,13 +24,19 @@ fn cannot(errno: Errno) -> bool {
 pub(super) fn read(file: Option<&OwnedFd>, entry: Option<&DirectoryEntry>) -> Result<Marks, DiskError> {
     let mut marks = beside(entry);
     let Some(file) = file else { return Ok(marks) };
-    // For most files, this single call shows that there are no marks.
-    match rustix::fs::flistxattr_query(file) {
-        Ok(0) => return Ok(marks),
+    // One call shows which marks a file has; most have none, or few.
+    let mut names = [0; NAMES_BYTES_MAX];
+    let names = match rustix::fs::flistxattr(file, &mut names) {
+        Ok(bytes) => Some(&names[..bytes]),
         Err(errno) if cannot(errno) => return Ok(marks),
-        _ => {}
-    }
-    for mark in Mark::ALL {
+        // RANGE: there are many attributes of other programs, so each mark is looked for.
+        Err(_) => None,
+    };
+    let is_there = |mark: &Mark| {
+        let name = attribute(*mark);
+        names.is_none_or(|names| names.split(|byte| *byte == 0).any(|other| other == name.as_bytes()))
+    };
+    for mark in Mark::ALL.into_iter().filter(is_there) {
         let mut value = [0; MARK_BYTES_MAX];
         match rustix::fs::fgetxattr(file, attribute(mark), &mut value) {
             Ok(bytes) => drop(marks.set(mark, &value[..bytes])),

@@ -15,7 +15,9 @@
 //! Side data        marks are extended attributes (`user.ftam.*`) or, if the file system has none, files in
 //!                  `.kiban-ftam/attributes`; records are files in `.kiban-ftam/dockets` in the root. Peers
 //!                  cannot name a `.kiban-ftam` directory.
-//! Durability       [`Durability`] says when data must be durable. Contents that are synced at every
+//! Durability       [`Durability`] says when data must be durable. Contents are synced before they get the
+//!                  file's name, and the directory before the file is confirmed. Associations that wait for
+//!                  one directory share a sync of it (`names`). Contents that are synced at every
 //!                  checkpoint have names that begin with `settled-`. Only these can be resumed after the
 //!                  host reboots; for others, the recorded checkpoint may lie beyond the data that reached
 //!                  the disk.
@@ -35,6 +37,7 @@ mod contents;
 mod directory;
 mod files;
 mod marks;
+mod names;
 mod paths;
 mod protected;
 mod settings;
@@ -42,6 +45,7 @@ mod settings;
 mod tests;
 
 pub use directory::DirectoryDisk;
+pub use names::NameSyncs;
 pub use paths::remove_empty_state;
 pub use protected::Protected;
 pub use settings::{Durability, LEFT_MAX, OPEN_MAX, RECORDS_MAX, Settings};

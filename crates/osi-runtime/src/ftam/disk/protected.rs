@@ -25,7 +25,7 @@ use std::sync::{Arc, RwLock};
 pub(super) const EARLIER_MAX: usize = 64;
 
 /// Device number and inode number.
-type Inode = (u64, u64);
+pub(super) type Inode = (u64, u64);
 
 /// Files that the server reads for its own use. No peer can access them, whatever name or link leads to them
 /// in the directory.
@@ -147,6 +147,6 @@ impl Pinned {
     }
 }
 
-fn inode(stat: &Stat) -> Inode {
+pub(super) fn inode(stat: &Stat) -> Inode {
     (stat.st_dev, stat.st_ino)
 }

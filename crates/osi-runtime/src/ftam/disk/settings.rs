@@ -29,7 +29,8 @@ pub struct Settings {
     pub syncs_names: bool,
     /// How long unfinished contents are kept so that they can be resumed, in seconds.
     pub left_seconds_max: u64,
-    /// Maximum number of unfinished contents in one directory.
+    /// Maximum number of unfinished contents in one directory. They are counted once a second, so that
+    /// associations that create files at the same moment can exceed it.
     pub left_max: usize,
 }
 

@@ -121,6 +121,42 @@ fn a_transfer_cut_anywhere_is_recovered() {
 }
 
 #[test]
+fn a_transfer_that_filled_the_disk_and_was_then_cut_is_recovered() {
+    let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
+    let mut full = 0;
+    for cut in 0..90 {
+        let mut fixture = Fixture::new();
+        fixture.here.put(&path("mine"), &contents);
+        fixture.there.set_capacity(Some(12_000));
+        let mut pair = Pair::connected(&mut fixture);
+        pair.left = Some(cut);
+        pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut fixture.here).unwrap();
+        (0..200).for_each(|_| _ = pair.round(&mut fixture));
+        if !pair.events.is_empty() {
+            assert!(full > 0, "no transfer was cut between the cancel and the close");
+            return;
+        }
+        let failure = fail(pair, &mut fixture).expect("it was cut");
+        full += u32::from(errors(&failure).contains(&ErrorIdentifier::LOCAL_FAILURE_SPACE.0));
+        if crate::ftam::filestore::Disk::kept(&mut fixture.there).is_empty() {
+            continue;
+        }
+        let key =
+            failure.docket.unwrap_or_else(|| panic!("cut {cut}: only the responder keeps the transfer"));
+        fixture.there.set_capacity(None);
+        let mut pair = Pair::connected(&mut fixture);
+        pair.initiator.recover(&key, &mut pair.caller, &mut fixture.here).unwrap();
+        pair.run(&mut fixture);
+        assert_eq!(pair.events, [Event::Ended(Ok(Outcome::Done))], "cut {cut}");
+        assert_eq!(fixture.there.contents(&path("x")), Some(&contents[..]));
+        pair.events.clear();
+        pair.close(&mut fixture);
+        fixture.is_tidy();
+    }
+    panic!("no transfer has ended");
+}
+
+#[test]
 fn a_changed_file_is_not_recovered() {
     for (kind, remote) in [("get", true), ("put", false)] {
         let mut fixture = Fixture::new();

@@ -239,8 +239,14 @@ impl Pair {
     }
 }
 
-/// Reports the loss of the connection to the initiator and the responder.
-fn lose(mut pair: Pair, fixture: &mut Fixture) -> Option<String> {
+/// Reports the loss of the connection to the initiator and the responder; returns the docket of the
+/// interrupted transfer.
+fn lose(pair: Pair, fixture: &mut Fixture) -> Option<String> {
+    fail(pair, fixture)?.docket
+}
+
+/// Like [`lose`]; returns the failure of the interrupted transfer.
+fn fail(mut pair: Pair, fixture: &mut Fixture) -> Option<initiator::Failure> {
     pair.initiator.lost(&mut fixture.here);
     let mut store = Store {
         disk: &mut fixture.there,
@@ -248,13 +254,13 @@ fn lose(mut pair: Pair, fixture: &mut Fixture) -> Option<String> {
         authenticator: &mut fixture.authenticator,
     };
     pair.responder.end(&mut store);
-    let mut docket = None;
+    let mut failed = None;
     while let Some(event) = pair.initiator.event() {
         if let Event::Ended(Err(failure)) = event {
-            docket = failure.docket;
+            failed = Some(failure);
         }
     }
-    docket
+    failed
 }
 
 fn small() -> initiator::Config {

@@ -59,6 +59,30 @@ impl Initiator {
         machine: &mut Machine,
         disk: &mut dyn Disk,
     ) -> Result<(), RequestError> {
+        self.start_job(job, true, machine, disk)
+    }
+
+    /// Starts a job like [`Initiator::start`], but keeps no docket at either end, so that a transfer cannot
+    /// be recovered.
+    ///
+    /// # Errors
+    /// As [`Initiator::start`].
+    pub fn start_unrecorded(
+        &mut self,
+        job: Job,
+        machine: &mut Machine,
+        disk: &mut dyn Disk,
+    ) -> Result<(), RequestError> {
+        self.start_job(job, false, machine, disk)
+    }
+
+    fn start_job(
+        &mut self,
+        job: Job,
+        is_recorded: bool,
+        machine: &mut Machine,
+        disk: &mut dyn Disk,
+    ) -> Result<(), RequestError> {
         if self.running.is_some() || machine.state() != State::Initialized {
             return Err(RequestError::State);
         }
@@ -76,7 +100,8 @@ impl Initiator {
             return Err(RequestError::Unit);
         }
         let moves = matches!(job, Job::Get { .. } | Job::Put { .. } | Job::Append { .. });
-        let docket = (moves && machine.units().contains(FunctionalUnits::RECOVERY)).then(|| {
+        let recovers = is_recorded && moves && machine.units().contains(FunctionalUnits::RECOVERY);
+        let docket = recovers.then(|| {
             self.activity += 1;
             (self.activity, docket_of(self.activity))
         });

@@ -204,7 +204,9 @@ impl Initiator {
 
     pub(super) fn on_lost(&mut self, said: Option<Diagnostic>, disk: &mut dyn Disk) {
         if let Some(mut running) = self.running.take() {
-            let recovers = running.docket.as_ref().filter(|_| running.failure.is_none());
+            // After a cancel for lack of space, the failure is known but the transfer can be recovered.
+            let may_recover = running.failure.is_none() || running.keeps_docket;
+            let recovers = running.docket.as_ref().filter(|_| may_recover);
             let recovers = recovers.filter(|(_, key)| disk.fetch(key).is_ok()).map(|(_, key)| key.clone());
             match running.transfer.take() {
                 Some(Transfer::Out { handle, .. }) => disk.leave(handle),
