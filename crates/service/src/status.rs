@@ -232,6 +232,9 @@ pub struct Guest {
     pub guest_tcp: Vec<String>,
     /// UDP ports of the guest's loopback that are forwarded to this host's.
     pub guest_udp: Vec<String>,
+    /// Why something that the guest tried does not work, and the remedy.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub warning: Option<String>,
 }
 
 /// A program that uses the board's RDMA NIC.

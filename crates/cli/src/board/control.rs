@@ -391,9 +391,10 @@ pub(crate) fn services(status: &Status) -> Table {
 /// The maximum number of ranges of ports in a line.
 const RANGES_MAX: usize = 12;
 
-/// Describes a guest: its addresses, and the ports that are forwarded.
+/// Describes a guest: its addresses, what does not work, and the ports that are forwarded.
 fn guest_lines(guest: &Guest) -> Vec<String> {
     let mut lines = vec![format!("guest {}", guest.addresses.join(" "))];
+    lines.extend(guest.warning.clone());
     for (what, ports) in [
         ("TCP ports of this host to the guest", &guest.tcp),
         ("UDP ports of this host to the guest", &guest.udp),

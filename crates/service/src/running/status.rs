@@ -4,7 +4,7 @@ use super::board::Running;
 use super::part::{Part, PortPart, part_of};
 use crate::config::{Carries, Forwarded, Kind, NetConfig, ServicePlan};
 use crate::losses;
-use crate::services::{ForwardedPorts, ProgramView};
+use crate::services::{GuestView, ProgramView};
 use crate::status::{self, Status, named, rounded};
 use kiban_base::Instant;
 use kiban_sandbox::Sandbox;
@@ -25,14 +25,15 @@ fn program(view: &ProgramView) -> status::Program {
 }
 
 /// Returns what the status says of the guest of a network.
-fn guest_status(config: &NetConfig, forwarded: &ForwardedPorts) -> status::Guest {
+fn guest_status(config: &NetConfig, view: &GuestView) -> status::Guest {
     let ports = |ports: &[Forwarded]| ports.iter().map(Forwarded::to_string).collect();
     status::Guest {
         addresses: config.guest.iter().map(|(guest, net)| format!("{guest}/{}", net.bits())).collect(),
-        tcp: ports(&forwarded.tcp),
-        udp: ports(&forwarded.udp),
-        guest_tcp: ports(&forwarded.guest_tcp),
-        guest_udp: ports(&forwarded.guest_udp),
+        tcp: ports(&view.tcp),
+        udp: ports(&view.udp),
+        guest_tcp: ports(&view.guest_tcp),
+        guest_udp: ports(&view.guest_udp),
+        warning: view.warning.map(str::to_owned),
     }
 }
 
@@ -83,7 +84,7 @@ impl Running {
                 counters: named(|see| view.counters.each(see)),
                 programs: view.programs.iter().map(program).collect(),
                 guest: match &view.plan.kind {
-                    Kind::Net(config) => Some(guest_status(config, &view.forwarded)),
+                    Kind::Net(config) => Some(guest_status(config, &view.guest)),
                     _ => None,
                 },
             }

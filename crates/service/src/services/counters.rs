@@ -1,4 +1,4 @@
-//! Counters of a service, and of the programs that use a NIC; the ports that a service forwards.
+//! Counters of a service, and of the programs that use a NIC; the guest of a network.
 
 use crate::config::Forwarded;
 
@@ -52,9 +52,9 @@ kiban_base::counters! {
     }
 }
 
-/// The open ports that are forwarded between this host and a guest, in ranges.
+/// What a service does for its guest: the open ports that are forwarded, in ranges, and what does not work.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ForwardedPorts {
+pub struct GuestView {
     /// TCP ports of this host.
     pub tcp: Vec<Forwarded>,
     /// UDP ports of this host.
@@ -63,6 +63,8 @@ pub struct ForwardedPorts {
     pub guest_tcp: Vec<Forwarded>,
     /// UDP ports of the guest's loopback.
     pub guest_udp: Vec<Forwarded>,
+    /// Why something that the guest tried does not work.
+    pub warning: Option<&'static str>,
 }
 
 /// A program that uses the board's RDMA NIC.

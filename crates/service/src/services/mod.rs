@@ -35,7 +35,7 @@ mod slots;
 mod sockets;
 
 pub use attach::{Attach, ClientBells, Edge, Tcp};
-pub use counters::{ForwardedPorts, ProgramCounters, ProgramView, ServiceCounters};
+pub use counters::{GuestView, ProgramCounters, ProgramView, ServiceCounters};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use make::make;

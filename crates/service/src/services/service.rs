@@ -1,6 +1,6 @@
 //! What every service implements.
 
-use super::counters::{ForwardedPorts, ProgramView, ServiceCounters};
+use super::counters::{GuestView, ProgramView, ServiceCounters};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
 use std::os::fd::BorrowedFd;
@@ -48,9 +48,9 @@ pub trait Service {
     fn programs(&self) -> Vec<ProgramView> {
         Vec::new()
     }
-    /// Returns the open ports that are forwarded between this host and a guest.
-    fn forwarded(&self) -> ForwardedPorts {
-        ForwardedPorts::default()
+    /// Returns the state of the service's guest.
+    fn guest(&self) -> GuestView {
+        GuestView::default()
     }
     /// Returns a file that becomes readable when the service has work from outside the board; `None` if it
     /// has no such file.

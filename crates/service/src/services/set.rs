@@ -1,7 +1,7 @@
 //! All services of a board, run as one program.
 
 use super::attach::ClientBells;
-use super::counters::{ForwardedPorts, ProgramView, ServiceCounters};
+use super::counters::{GuestView, ProgramView, ServiceCounters};
 use super::service::Service;
 use crate::config::ServicePlan;
 use kiban_base::Instant;
@@ -53,8 +53,8 @@ pub struct View {
     pub counters: ServiceCounters,
     /// The programs that use a NIC through it.
     pub programs: Vec<ProgramView>,
-    /// The open ports that it forwards.
-    pub forwarded: ForwardedPorts,
+    /// The state of its guest.
+    pub guest: GuestView,
 }
 
 impl Services {
@@ -137,7 +137,7 @@ impl Services {
             sessions: entry.service.sessions(),
             counters: entry.service.counters(),
             programs: entry.service.programs(),
-            forwarded: entry.service.forwarded(),
+            guest: entry.service.guest(),
         })
     }
 

@@ -27,6 +27,8 @@ const ANSWERS_MAX: usize = 64;
 const ECHO_HEADER_BYTES: usize = 8;
 const ECHO_REQUEST: [u8; 2] = [8, 128];
 const ECHO_REPLY: [u8; 2] = [0, 129];
+const NO_PINGS: &str = "the guest cannot ping: this user's group is not in net.ipv4.ping_group_range; root can allow \
+                        all groups: sysctl -w net.ipv4.ping_group_range='0 2147483647'";
 
 /// What identifies a flow: the destination as the guest knows it, and the guest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -110,17 +112,20 @@ impl Flows {
         message.extend_from_slice(payload);
         let open = || open(SocketAddr::new(local, 0), protocol);
         let sent = self.send(Key::Pings(local, remote, identifier), &message, files, open, now);
-        if let Err(error) = &sent
-            && error.kind() == io::ErrorKind::PermissionDenied
-            && !self.has_warned
-        {
-            self.has_warned = true;
-            tracing::warn!(
-                "the guest cannot ping: this user's group is not in net.ipv4.ping_group_range; root can allow all \
-                 groups: sysctl -w net.ipv4.ping_group_range='0 2147483647'"
-            );
+        match &sent {
+            Ok(_) => self.has_warned = false,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !self.has_warned => {
+                self.has_warned = true;
+                tracing::warn!("{NO_PINGS}");
+            }
+            Err(_) => {}
         }
         sent.is_ok()
+    }
+
+    /// Returns why pings fail, if the last one did.
+    pub(super) fn warning(&self) -> Option<&'static str> {
+        self.has_warned.then_some(NO_PINGS)
     }
 
     fn send(

@@ -29,7 +29,7 @@ mod splices;
 
 pub use namespace::serve_namespace;
 
-use super::counters::{ForwardedPorts, ServiceCounters};
+use super::counters::{GuestView, ServiceCounters};
 use super::relay::{Begin, Relays, reset};
 use super::service::{Service, SessionLimits};
 use crate::config::{Mapped, NetConfig};
@@ -341,8 +341,8 @@ impl Service for Net {
         self.counters
     }
 
-    fn forwarded(&self) -> ForwardedPorts {
-        self.ports.forwarded()
+    fn guest(&self) -> GuestView {
+        GuestView { warning: self.flows.warning(), ..self.ports.forwarded() }
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

@@ -14,7 +14,7 @@ use super::bound::{bound, ephemeral};
 use super::namespace::{Namespace, Protocol, Side};
 use crate::config::{Forwarded, NetConfig};
 use crate::services::clients::Entrance;
-use crate::services::counters::ForwardedPorts;
+use crate::services::counters::GuestView;
 use kiban_link::{EpollSet, Interest};
 use kiban_os::interface::bind_remedy;
 use rustix::net::{RecvFlags, recvfrom};
@@ -261,18 +261,19 @@ impl Ports {
     }
 
     /// Returns all open ports.
-    pub(super) fn forwarded(&self) -> ForwardedPorts {
+    pub(super) fn forwarded(&self) -> GuestView {
         let of = |kind| {
             // A port without an address may have two sockets.
             let open: BTreeSet<_> =
                 self.of_kind(kind).map(|port| (port.address, port.port, port.to)).collect();
             ranges(open)
         };
-        ForwardedPorts {
+        GuestView {
             tcp: of((Side::Host, Protocol::Tcp)),
             udp: of((Side::Host, Protocol::Udp)),
             guest_tcp: of((Side::Guest, Protocol::Tcp)),
             guest_udp: of((Side::Guest, Protocol::Udp)),
+            warning: None,
         }
     }
 
