@@ -33,6 +33,7 @@
 //!                  length and modification time unchanged is not detected. Peers do not see special files
 //!                  and symbolic links.
 
+mod behind;
 mod contents;
 mod directory;
 mod files;
