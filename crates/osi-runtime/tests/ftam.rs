@@ -8,7 +8,7 @@ use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_osi_runtime::ftam::authentication::AuthService;
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
-use kiban_osi_runtime::ftam::disk::{Durability, NameSyncs, Settings};
+use kiban_osi_runtime::ftam::disk::{Durability, Settings, Syncs};
 use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
 use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Grants, Users, write_user};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -99,10 +99,13 @@ type Durable = Arc<Mutex<BTreeSet<String>>>;
 
 /// Syncs directories, calling `before` for each sync. A name is durable if it was in the directory when the
 /// sync began.
-fn observed(before: impl Fn() -> Result<(), DiskError> + Send + Sync + 'static) -> (NameSyncs, Durable) {
+fn observed(before: impl Fn() -> Result<(), DiskError> + Send + Sync + 'static) -> (Syncs, Durable) {
     let durable = Durable::default();
     let seen = durable.clone();
-    let syncs = NameSyncs::with(move |directory| {
+    let turn = Mutex::new(());
+    let syncs = Syncs::with(move |directory| {
+        // One at a time, so that the last one has seen the latest names.
+        let _turn = lock(&turn);
         let entries = rustix::fs::Dir::read_from(directory).unwrap();
         let names: BTreeSet<String> =
             entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -314,7 +317,7 @@ fn a_put_a_renaming_and_a_deletion_are_confirmed_after_the_sync_of_the_directory
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| {
         config.disk.durability = Durability::default();
-        config.name_syncs = syncs.clone();
+        config.syncs = syncs.clone();
     });
     let place = Arc::new(place);
     runtime.block_on(async {
@@ -356,7 +359,7 @@ fn no_put_is_confirmed_while_the_directory_is_being_synced() {
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| {
         config.disk.durability = Durability::default();
-        config.name_syncs = syncs.clone();
+        config.syncs = syncs.clone();
     });
     runtime.block_on(async {
         let (mut ann, mut other) = (place.connect("ann", port).await, place.connect("ann", port).await);
@@ -392,7 +395,7 @@ fn a_policy_without_syncs_needs_none() {
         lock(&durable).clear();
         let port = place.serve(&runtime, |config| {
             config.disk.durability = durability;
-            config.name_syncs = syncs.clone();
+            config.syncs = syncs.clone();
         });
         runtime.block_on(async {
             let mut ann = place.connect("ann", port).await;

@@ -3,8 +3,9 @@
 use super::common::{Fate, Relay, TestDir, kiban, noise, remote, same};
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_users_file_is_private_and_contains_no_password() {
@@ -18,6 +19,35 @@ fn a_users_file_is_private_and_contains_no_password() {
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(&users).expect("text");
     assert!(text.contains("$argon2id$") && !text.contains("secret") && text.contains("rights"));
+}
+
+#[test]
+fn passwd_takes_rights_home_and_a_password_from_a_pipe() {
+    let dir = TestDir::new();
+    fs::create_dir(dir.at("root/calls")).expect("a folder");
+    fs::write(dir.at("root/calls/1.cdr"), b"a record").expect("written");
+    let users = dir.at("users.toml");
+    let mut made = kiban()
+        .args(["passwd", "--rights", "read,read-attribute", "--home", "calls"])
+        .arg(&users)
+        .arg("eve")
+        .env_remove("KIBAN_FTAM_PASSWORD")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    made.stdin.take().expect("piped").write_all(b"from a pipe\nnot this line\n").expect("it reads");
+    assert!(made.wait().expect("it ends").success());
+    let server = dir.serve(&[], &[]);
+    let run = |command: &[&str]| {
+        let mut client = kiban();
+        client.args(command).env("KIBAN_FTAM_PASSWORD", "from a pipe").current_dir(dir.at(""));
+        client.output().expect("it was built")
+    };
+    let got = run(&["get", "-q", &remote(server.port, "1.cdr"), "back"]);
+    assert!(got.status.success(), "{got:?}");
+    assert_eq!(fs::read(dir.at("back")).expect("it was fetched"), b"a record");
+    let refused = run(&["rm", &remote(server.port, "1.cdr")]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("3028"), "{refused:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@
 
 use super::authentication::{AuthService, PasswordAuthenticator};
 use super::client::board_settings;
-use super::disk::{DirectoryDisk, NameSyncs, Protected, Settings};
+use super::disk::{DirectoryDisk, Protected, Settings, Syncs};
 use super::end::{FileEnd, User};
 use super::layers::{Layers, machine, machine_of_user, user_side};
 use super::timing::Stopwatch;
@@ -122,8 +122,8 @@ pub struct ServiceConfig {
     pub root: PathBuf,
     /// Settings of the disk in that directory.
     pub disk: Settings,
-    /// How directories are synced, once for all associations that wait.
-    pub name_syncs: NameSyncs,
+    /// How files and directories are synced: together for the associations that wait.
+    pub syncs: Syncs,
     /// Files that no peer can access.
     pub protected: Protected,
     /// The responder's settings, such as the services that it offers.
@@ -153,7 +153,7 @@ impl ServiceConfig {
         ServiceConfig {
             root,
             disk: Settings::default(),
-            name_syncs: NameSyncs::default(),
+            syncs: Syncs::default(),
             protected: Protected::default(),
             responder: responder::Config::default(),
             stack,
@@ -334,7 +334,7 @@ impl Service {
             responder: Responder::new(self.config.responder.clone(), &peer.ip().to_string()),
             disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
                 .protecting(self.config.protected.clone())
-                .sharing(self.config.name_syncs.clone()),
+                .sharing(self.config.syncs.clone()),
             locks: SharedLocks(self.locks.clone()),
             authenticator: PasswordAuthenticator::new(self.auth.clone(), bell.clone()),
             stack,

@@ -3,10 +3,10 @@
 use super::contents::Contents;
 use super::files::{append, aside, is_of_another_life, kind, let_go, lock, rename_new, stamp};
 use super::marks;
-use super::names::NameSyncs;
 use super::paths::{self, DirectoryEntry, above, directory, disk_error, enter, open_at, real};
 use super::protected::{Inode, Protected, inode};
 pub(super) use super::settings::{Durability, OPEN_MAX, RECORDS_MAX, Settings};
+use super::syncs::Syncs;
 use crate::buffers::Buffer;
 use kiban_base::{Bytes, Rope};
 use kiban_osi::ftam::filestore::{
@@ -27,7 +27,7 @@ const SETTLED: &str = "settled-";
 pub struct DirectoryDisk {
     root: OwnedFd,
     protected: Protected,
-    names: NameSyncs,
+    syncs: Syncs,
     settings: Settings,
     readers: BTreeMap<Handle, Reader>,
     writers: BTreeMap<Handle, Writer>,
@@ -68,7 +68,7 @@ impl DirectoryDisk {
     pub fn open(root: &std::path::Path, settings: Settings) -> io::Result<DirectoryDisk> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
-        let disk = DirectoryDisk::new(root, settings, Protected::default(), NameSyncs::default());
+        let disk = DirectoryDisk::new(root, settings, Protected::default(), Syncs::default());
         match enter(disk.root.as_fd(), ".", OFlags::PATH | OFlags::DIRECTORY) {
             Err(Errno::NOSYS) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -85,15 +85,15 @@ impl DirectoryDisk {
         DirectoryDisk { protected, ..self }
     }
 
-    /// Shares syncs of directories with the other disks that have the same `names`.
+    /// Syncs files and directories together with the other disks that have the same `syncs`.
     #[must_use]
-    pub fn sharing(self, names: NameSyncs) -> DirectoryDisk {
-        DirectoryDisk { names, ..self }
+    pub fn sharing(self, syncs: Syncs) -> DirectoryDisk {
+        DirectoryDisk { syncs, ..self }
     }
 
-    fn new(root: OwnedFd, settings: Settings, protected: Protected, names: NameSyncs) -> DirectoryDisk {
+    fn new(root: OwnedFd, settings: Settings, protected: Protected, syncs: Syncs) -> DirectoryDisk {
         let (readers, writers) = (BTreeMap::new(), BTreeMap::new());
-        DirectoryDisk { root, protected, names, settings, readers, writers, swept: None, next: 0 }
+        DirectoryDisk { root, protected, syncs, settings, readers, writers, swept: None, next: 0 }
     }
 
     /// Returns the kind of a file, or an error if peers may not access it.
@@ -107,7 +107,7 @@ impl DirectoryDisk {
     /// There is no such directory, or its path contains a symbolic link.
     pub fn below(&self, home: &Path) -> Result<DirectoryDisk, DiskError> {
         let root = directory(self.root.as_fd(), home)?;
-        Ok(DirectoryDisk::new(root, self.settings, self.protected.clone(), self.names.clone()))
+        Ok(DirectoryDisk::new(root, self.settings, self.protected.clone(), self.syncs.clone()))
     }
 
     /// Writes out buffered contents; the pump calls this before it waits for more data.
@@ -232,7 +232,7 @@ impl DirectoryDisk {
         // Marks are stored first where possible, so that the file appears with all of its attributes.
         marks::change(contents, &writer.entry, marks)?;
         if last {
-            real(rustix::fs::fsync(contents))?;
+            self.syncs.contents(contents, bytes)?;
         }
         if writer.write_mode == WriteMode::New {
             rename_new(&writer.new, &writer.token, directory, name)?;
@@ -242,7 +242,7 @@ impl DirectoryDisk {
                 let_go(old);
             }
         }
-        if last && self.settings.syncs_names { self.names.settle(directory.as_fd()) } else { Ok(()) }
+        if last && self.settings.syncs_names { self.syncs.names(directory.as_fd()) } else { Ok(()) }
     }
 
     fn dockets(&self) -> Option<OwnedFd> {
@@ -446,8 +446,8 @@ impl Disk for DirectoryDisk {
         marks::follow(&from, &to);
         if self.settings.durability != Durability::Never {
             aside(|| {
-                self.names.settle(from.directory.as_fd())?;
-                self.names.settle(to.directory.as_fd())
+                self.syncs.names(from.directory.as_fd())?;
+                self.syncs.names(to.directory.as_fd())
             })?;
         }
         Ok(())
@@ -467,7 +467,7 @@ impl Disk for DirectoryDisk {
         }
         marks::forget(&entry);
         if self.settings.durability != Durability::Never {
-            aside(|| self.names.settle(entry.directory.as_fd()))?;
+            aside(|| self.syncs.names(entry.directory.as_fd()))?;
         }
         Ok(())
     }

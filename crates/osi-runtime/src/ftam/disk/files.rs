@@ -1,10 +1,15 @@
-//! Operations on files: locking, status, renaming and copying.
+//! Operations on files: locking, status, renaming, writing and copying.
 
 use super::paths::{disk_error, real};
+use kiban_base::Rope;
 use kiban_osi::ftam::filestore::{DiskError, Kind, Stamp};
 use rustix::fs::{AtFlags, FileType, FlockOperation, RenameFlags, Stat};
 use rustix::io::Errno;
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+
+/// Maximum number of pieces that are written with one system call.
+pub(super) const PIECES_MAX: usize = 512;
 
 /// Runs work that may wait for a device, without blocking other associations.
 pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
@@ -48,6 +53,25 @@ pub(super) fn kind(stat: &Stat) -> Result<Kind, DiskError> {
 
 pub(super) fn stamp(stat: &Stat) -> Stamp {
     Stamp([stat.st_ino, stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec])
+}
+
+/// Writes at an offset and returns the offset after the last byte.
+pub(super) fn write_at(file: &OwnedFd, mut at: u64, bytes: &Rope) -> Result<u64, DiskError> {
+    let mut slices: Vec<IoSlice<'_>> = bytes.runs().map(IoSlice::new).collect();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        let most = rest.len().min(PIECES_MAX);
+        match rustix::io::pwritev(file, &rest[..most], at) {
+            Ok(0) => return Err(DiskError::Full),
+            Ok(written) => {
+                at += written as u64;
+                IoSlice::advance_slices(&mut rest, written);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(disk_error(errno)),
+        }
+    }
+    Ok(at)
 }
 
 /// Renames a file without replacing an existing one.

@@ -16,11 +16,11 @@
 //!                  `.kiban-ftam/attributes`; records are files in `.kiban-ftam/dockets` in the root. Peers
 //!                  cannot name a `.kiban-ftam` directory.
 //! Durability       [`Durability`] says when data must be durable. Contents are synced before they get the
-//!                  file's name, and the directory before the file is confirmed. Associations that wait for
-//!                  one directory share a sync of it (`names`). Contents that are synced at every
-//!                  checkpoint have names that begin with `settled-`. Only these can be resumed after the
-//!                  host reboots; for others, the recorded checkpoint may lie beyond the data that reached
-//!                  the disk.
+//!                  file's name, and the directory before the file is confirmed. Associations sync
+//!                  together, so that they share commits of the file system's journal ([`Syncs`]).
+//!                  Contents that are synced at every checkpoint have names that begin with `settled-`. Only
+//!                  these can be resumed after the host reboots; for others, the recorded checkpoint may lie
+//!                  beyond the data that reached the disk.
 //! Protection       access to the server's own files is refused; they are recognised by device and inode
 //!                  ([`Protected`]), whatever their names.
 //! Blocking         operations that may wait for the device (a sync, a rename, a long directory, the copy of
@@ -33,19 +33,20 @@
 //!                  length and modification time unchanged is not detected. Peers do not see special files
 //!                  and symbolic links.
 
+mod behind;
 mod contents;
 mod directory;
 mod files;
 mod marks;
-mod names;
 mod paths;
 mod protected;
 mod settings;
+mod syncs;
 #[cfg(test)]
 mod tests;
 
 pub use directory::DirectoryDisk;
-pub use names::NameSyncs;
 pub use paths::remove_empty_state;
 pub use protected::Protected;
 pub use settings::{Durability, LEFT_MAX, OPEN_MAX, RECORDS_MAX, Settings};
+pub use syncs::Syncs;
