@@ -284,7 +284,9 @@ impl Sweep<'_> {
                     outcome.made += 1;
                     outcome.disturbed += u64::from(foreign_cores.is_some());
                     let environment = Some(environment.clone());
-                    self.run.append(&Record { environment, foreign_cores, ..self.record(trial, metrics) })?;
+                    let measured_at = Some(kiban_os::clock::unix_seconds());
+                    let record = self.record(trial, metrics);
+                    self.run.append(&Record { environment, measured_at, foreign_cores, ..record })?;
                 }
                 Tried::Failed(failure) => outcome.fail(trial, &failure),
                 Tried::Gone(why) => {
@@ -365,6 +367,7 @@ impl Sweep<'_> {
             seed: trial.seed,
             version: VERSION.to_owned(),
             environment: None,
+            measured_at: None,
             metrics: metrics.figures,
             evidence: metrics.evidence,
             foreign_cores: None,

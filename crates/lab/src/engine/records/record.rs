@@ -23,6 +23,9 @@ pub struct Record {
     /// The machine of a real-time trial; `None` in virtual time, where results do not depend on the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// When a real-time trial ended, in seconds since 1970-01-01 UTC; `None` in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_at: Option<u64>,
     /// The values of the metrics by name.
     pub metrics: BTreeMap<String, f64>,
     /// Data that explains the values.
