@@ -229,6 +229,30 @@ pub fn figure(value: f64) -> String {
     text
 }
 
+/// Formats a number for reading: three significant digits, with a prefix from ten thousand on: `21.7`,
+/// `2287`, `47.9 k`.
+pub fn readable(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let (scaled, prefix) = match value.abs() {
+        size if size >= 999.5e6 => (value * 1e-9, " G"),
+        size if size >= 999.5e3 => (value * 1e-6, " M"),
+        size if size >= 9_999.5 => (value * 1e-3, " k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        0.0 => 0,
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 => 2,
+        _ => 4,
+    };
+    let text = format!("{scaled:.digits$}");
+    let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{short}{prefix}")
+}
+
 /// Formats a number of things: `1 trial`, `2 trials`.
 pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
@@ -368,6 +392,24 @@ circuit   cells  state
         assert_eq!(fold("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
         assert_eq!(fold("ab cd", 5), ["ab cd"]);
         assert_eq!(fold("", 5), [""]);
+    }
+
+    #[test]
+    fn readable_numbers_are_short() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (0.012_345, "0.0123"),
+            (21.65, "21.6"),
+            (9.96, "9.96"),
+            (22.0, "22"),
+            (2287.4, "2287"),
+            (47_934.0, "47.9 k"),
+            (999_600.0, "1 M"),
+            (2.5e9, "2.5 G"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(readable(value), expected);
+        }
     }
 
     #[test]
