@@ -285,7 +285,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     let mbps = slow.expect("the cell")["metrics"]["mbps"]["median"].as_f64().expect("a rate");
     assert!(mbps < 10.0, "the cell lies in the region that collapses: {mbps}");
     let shown = good(&["report", &out]);
-    assert!(shown.contains("buffer_bytes down, message_bytes across"), "{shown}");
+    assert!(shown.contains("rows: buffer, bytes; columns: message, bytes"), "{shown}");
     for file in ["report.md", "summary.json", "mbps.svg", "waits_per_second.svg"] {
         let text = fs::read_to_string(place.join("out/report").join(file));
         assert!(!text.expect("it was written").is_empty(), "{file}");
@@ -296,7 +296,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     let turned =
         good(&["report", &out, "--axes", "buffer_bytes,message_bytes", "--html", &text(&place.join("p"))]);
     assert!(
-        turned.contains("message_bytes down, buffer_bytes across") && place.join("p").exists(),
+        turned.contains("rows: message, bytes; columns: buffer, bytes") && place.join("p").exists(),
         "{turned}"
     );
     for (axes, expected) in [

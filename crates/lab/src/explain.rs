@@ -31,7 +31,8 @@ pub fn html(report: &Report, file: &str, command: &str) -> String {
         format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
         format!("Made by: {command}."),
     ];
-    Document { title: format!("Connections in {file}"), lead, blocks, sections, foot }.html()
+    let title = format!("Connections in {file}");
+    Document { title, lead, blocks, sections, foot, ..Document::default() }.html()
 }
 
 fn badge(one: &Explained) -> Badge {

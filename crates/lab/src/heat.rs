@@ -3,10 +3,37 @@
 //! A caller transposes a map that has more than [`COLUMNS_MAX`] columns and fewer rows than columns. SVG heat
 //! maps are drawn by [`crate::report::picture`].
 
-use crate::table::Table;
+use crate::table::{Table, readable};
 
 /// The maximum number of columns in a map. A map with more columns is transposed if that makes it narrower.
 pub const COLUMNS_MAX: usize = 13;
+
+/// Which values of a metric are good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Best {
+    /// High values, for example of throughput.
+    High,
+    /// Low values, for example of latency.
+    Low,
+}
+
+/// Returns the lower bounds of `count` steps of a scale, ascending. The scale covers the values and at least
+/// a factor of two, so that noise of a few percent does not look like a difference. It is logarithmic if the
+/// values are positive and differ by a factor of 100 or more.
+pub(crate) fn bounds(count: usize, figures: impl Iterator<Item = f64>, best: Best) -> Vec<f64> {
+    let (least, most) = min_max(figures);
+    let (least, most) = match best {
+        Best::High if least >= 0.0 => (least.min(most / 2.0), most),
+        Best::Low if least >= 0.0 => (least, most.max(least * 2.0)),
+        _ => (least, most),
+    };
+    let part = |step: usize| step as f64 / count as f64;
+    let bound = |step| match most / least {
+        ratio if least > 0.0 && ratio >= 100.0 => least * ratio.powf(part(step)),
+        _ => least + part(step) * (most - least),
+    };
+    (0..count).map(bound).collect()
+}
 
 /// The mapping of values to shade characters.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,16 +47,19 @@ pub struct Shades {
 }
 
 impl Shades {
-    /// Divides the range of `figures` into five shades.
-    pub fn over(figures: impl Iterator<Item = f64>, unit: &str) -> Shades {
-        let (least, most) = min_max(figures);
+    /// Divides the range of `figures` into five shades; the best values have the fullest one.
+    pub fn over(figures: impl Iterator<Item = f64> + Clone, unit: &str, best: Best) -> Shades {
+        let (least, most) = min_max(figures.clone());
         let digits = match least.abs().max(most.abs()) {
             most if most >= 1000.0 => 0,
             most if most >= 10.0 => 1,
             _ => 3,
         };
-        let shades = [(0.8, '█'), (0.6, '▓'), (0.4, '▒'), (0.2, '░'), (0.0, '·')];
-        let shades = shades.map(|(part, shade)| (least + part * (most - least), shade)).to_vec();
+        let mut shades = ['·', '░', '▒', '▓', '█'];
+        if best == Best::Low {
+            shades.reverse();
+        }
+        let shades = bounds(shades.len(), figures, best).into_iter().zip(shades).rev().collect();
         Shades { shades, digits, unit: unit.to_owned() }
     }
 
@@ -41,7 +71,8 @@ impl Shades {
     fn legend(&self) -> String {
         let words = self.shades.iter().map(|(least, shade)| {
             let digits = if least.fract() == 0.0 { 0 } else { self.digits };
-            format!("{shade} from {least:.digits$}")
+            let least = if least.abs() >= 9_999.5 { readable(*least) } else { format!("{least:.digits$}") };
+            format!("{shade} from {least}")
         });
         format!("{} {} on", words.collect::<Vec<_>>().join(", "), self.unit)
     }
@@ -89,6 +120,9 @@ impl HeatMap {
         let mut table = heads;
         for (head, row) in self.rows.iter().zip(&self.cells) {
             let cells = row.iter().map(|cell| match cell {
+                Some(figure) if figure.abs() >= 9_999.5 => {
+                    format!("{}{:>5}", self.shades.shade(*figure), readable(*figure))
+                }
                 Some(figure) => format!("{}{figure:5.*}", self.shades.shade(*figure), self.shades.digits),
                 None => "-".to_owned(),
             });
@@ -108,7 +142,7 @@ mod tests {
             columns: vec!["1".into(), "2".into(), "3".into()],
             rows: vec!["a<b".into(), "c".into()],
             cells: vec![vec![Some(0.0), Some(50.0), None], vec![Some(100.0), Some(79.9), Some(80.0)]],
-            shades: Shades::over([0.0, 50.0, 100.0].into_iter(), "Mbit/s"),
+            shades: Shades::over([0.0, 50.0, 100.0].into_iter(), "Mbit/s", Best::High),
         }
     }
 
@@ -130,8 +164,22 @@ mod tests {
 
     #[test]
     fn equal_values_share_one_shade_and_an_empty_map_is_valid() {
-        let shades = Shades::over([3.0, 3.0].into_iter(), "ms");
+        let shades = Shades::over([3.0, 3.0].into_iter(), "ms", Best::High);
         assert_eq!((shades.shade(3.0), shades.digits), ('█', 3));
         assert_eq!(min_max(std::iter::empty()), (0.0, 1.0));
+    }
+
+    #[test]
+    fn the_best_values_have_the_fullest_shade_and_noise_has_one_shade() {
+        let shades = |figures: [f64; 3], best| {
+            let shades = Shades::over(figures.into_iter(), "", best);
+            figures.map(|figure| shades.shade(figure)).into_iter().collect::<String>()
+        };
+        assert_eq!(shades([10.0, 60.0, 100.0], Best::High), "·▒█");
+        assert_eq!(shades([10.0, 60.0, 100.0], Best::Low), "█▒·");
+        assert_eq!(shades([47.0, 50.0, 55.0], Best::Low), "███");
+        assert_eq!(shades([96.0, 98.0, 100.0], Best::High), "███");
+        // A factor of 100 and more is divided by factors.
+        assert_eq!(shades([20.0, 600.0, 13_000.0], Best::High), "·▒█");
     }
 }

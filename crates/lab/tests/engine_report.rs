@@ -68,7 +68,12 @@ fn two_varying_numbers_give_a_map_per_metric() {
     let names: Vec<&str> = report.figures.pictures.iter().map(|picture| picture.name.as_str()).collect();
     assert_eq!(names, ["sum", "half"], "the question's first metric comes first");
     let picture = &report.figures.pictures[0];
-    assert_eq!(picture.title, "toy: sum, Mbit/s, across down, down across");
+    assert_eq!(picture.title, "All together, Mbit/s");
+    assert!(
+        picture.text.starts_with("All together, Mbit/s\nrows: across; columns: down\n"),
+        "{}",
+        picture.text
+    );
     assert_eq!(picture.svg().matches("<rect").count(), 6);
     // The values are medians over six seeds: 1 + 0.5 + 3.5 / 3 = 2.7 has the lowest shade, 1 + 100 + 3.5 / 3
     // = 102.2 the highest.
@@ -85,8 +90,8 @@ fn varying_words_give_one_map_each() {
     let report = report(dir.path());
     let titles: Vec<&str> = report.figures.pictures.iter().map(|picture| picture.title.as_str()).collect();
     assert_eq!(titles.len(), 8);
-    assert!(titles[0].ends_with("across down, down across (nodelay=false word=a)"), "{titles:?}");
-    assert!(titles[3].ends_with("(nodelay=true word=b)"), "{titles:?}");
+    assert_eq!(titles[0], "All together, Mbit/s (nodelay: false; word: a)");
+    assert!(titles[3].ends_with("(nodelay: true; word: b)"), "{titles:?}");
     assert_eq!(report.figures.pictures[3].name, "sum-04");
 }
 
@@ -95,13 +100,16 @@ fn one_varying_number_gives_curves() {
     let dir = made(&Toy::new(Time::Virtual), &plan("word = [\"a\", \"b\"]\nacross = [1, 2, 400]"));
     let report = report(dir.path());
     let picture = &report.figures.pictures[0];
-    assert_eq!((picture.title.as_str(), report.figures.pictures.len()), ("toy: sum, Mbit/s by across", 2));
+    assert_eq!(
+        (picture.title.as_str(), report.figures.pictures.len()),
+        ("All together, Mbit/s, by across", 2)
+    );
     assert_eq!(picture.svg().matches("<polyline").count(), 2);
     assert!(
-        picture.svg().contains(">word=b</text>") && picture.svg().contains(">100</text>"),
+        picture.svg().contains(">word: b</text>") && picture.svg().contains(">100</text>"),
         "decades across"
     );
-    assert!(picture.text.contains("  400   401.7   401.7"), "{}", picture.text);
+    assert!(picture.text.contains("   400    401.7    401.7"), "{}", picture.text);
 }
 
 #[test]

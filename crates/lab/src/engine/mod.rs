@@ -28,7 +28,7 @@ pub use records::record::Record;
 pub use records::store::{BrokenLine, Cache, Manifest, Merged, Records, Run, merge};
 pub use records::store_error::StoreError;
 pub use records::{key, record, store};
-pub use results::explanation::Explanation;
+pub use results::explanation::{Explanation, Verdict};
 pub use results::figures::{Axes, Figures, Picture};
 pub use results::report::Report;
 pub use results::summary::Summary;

@@ -3,6 +3,7 @@
 use super::point::{Point, Value};
 use super::records::store_error::StoreError;
 use super::results::explanation::Explanation;
+use crate::heat::Best;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -32,10 +33,12 @@ pub struct Parameter {
 pub struct Metric {
     /// The metric's name in records, which ends with the unit.
     pub name: &'static str,
-    /// A description.
+    /// A description, which is also the title of figures.
     pub what: &'static str,
     /// The metric's unit, for the axes of figures.
     pub unit: &'static str,
+    /// Which values are good.
+    pub best: Best,
 }
 
 /// The result of a trial: values of the metrics by name, and additional evidence.
@@ -106,6 +109,12 @@ pub trait Question: Sync {
 
     /// Returns the command that runs this question if a plan alone cannot run it; `None` otherwise.
     fn own_command(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the value of a parameter in words, if its plain form is hard to understand: a word for a
+    /// number, or a phrase that needs no name for a word or a flag.
+    fn words(&self, _name: &str, _value: &Value) -> Option<String> {
         None
     }
 

@@ -4,6 +4,7 @@ use super::lecture::{Lecture, Multiplexing, Shaping};
 use super::plan::Fec;
 use super::{Outcome, run};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::heat::Best;
 use std::sync::LazyLock;
 
 /// The question `mix-policing`.
@@ -41,25 +42,62 @@ static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
 });
 
 static METRICS: [Metric; 11] = [
-    Metric { name: "cell_loss", what: "fraction of the cells of all flows that did not arrive", unit: "" },
+    Metric {
+        name: "cell_loss",
+        what: "fraction of the cells of all flows that did not arrive",
+        unit: "",
+        best: Best::Low,
+    },
     Metric {
         name: "offered_mbps",
         what: "rate of the cells of all flows from Waseda to Musashino",
         unit: "Mbit/s",
+        best: Best::High,
     },
-    Metric { name: "mpeg2_cell_loss", what: "fraction of MPEG-2 cells that did not arrive", unit: "" },
-    Metric { name: "mpeg2_picture_loss", what: "fraction of MPEG-2 pictures with wrong octets", unit: "" },
-    Metric { name: "jpeg_cell_loss", what: "fraction of Motion-JPEG cells that did not arrive", unit: "" },
+    Metric {
+        name: "mpeg2_cell_loss",
+        what: "fraction of MPEG-2 cells that did not arrive",
+        unit: "",
+        best: Best::Low,
+    },
+    Metric {
+        name: "mpeg2_picture_loss",
+        what: "fraction of MPEG-2 pictures with wrong octets",
+        unit: "",
+        best: Best::Low,
+    },
+    Metric {
+        name: "jpeg_cell_loss",
+        what: "fraction of Motion-JPEG cells that did not arrive",
+        unit: "",
+        best: Best::Low,
+    },
     Metric {
         name: "jpeg_picture_loss",
         what: "fraction of Motion-JPEG pictures that are incomplete",
         unit: "",
+        best: Best::Low,
     },
-    Metric { name: "audio_loss", what: "fraction of audio packets that did not arrive", unit: "" },
-    Metric { name: "jpeg_picture_ms_p99", what: "delay of a complete picture, p99", unit: "ms" },
-    Metric { name: "mpeg2_cdv_us_p99", what: "delay variation of MPEG-2's cells, p99", unit: "us" },
-    Metric { name: "audio_ms_p99", what: "delay of a packet of audio, p99", unit: "ms" },
-    Metric { name: "bulk_mbps", what: "TCP goodput", unit: "Mbit/s" },
+    Metric {
+        name: "audio_loss",
+        what: "fraction of audio packets that did not arrive",
+        unit: "",
+        best: Best::Low,
+    },
+    Metric {
+        name: "jpeg_picture_ms_p99",
+        what: "delay of a complete picture, p99",
+        unit: "ms",
+        best: Best::Low,
+    },
+    Metric {
+        name: "mpeg2_cdv_us_p99",
+        what: "delay variation of MPEG-2's cells, p99",
+        unit: "us",
+        best: Best::Low,
+    },
+    Metric { name: "audio_ms_p99", what: "delay of a packet of audio, p99", unit: "ms", best: Best::Low },
+    Metric { name: "bulk_mbps", what: "TCP goodput", unit: "Mbit/s", best: Best::High },
 ];
 
 /// The maximum number of lectures in one run.

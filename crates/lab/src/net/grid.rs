@@ -53,6 +53,36 @@ impl Grid {
         Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters: parameters.into() }
     }
 
+    /// Returns the command that repeats the sweep of a host, without the port, which records do not contain.
+    /// `host` may name the board over which the host is reached.
+    pub fn command(&self, host: &str) -> String {
+        let (host, board) =
+            host.split_once(" over board ").map_or((host, None), |(host, name)| (host, Some(name)));
+        let board = board.map_or(String::new(), |name| format!(" --board {name}"));
+        fn list<T: ToString>(values: &[T]) -> String {
+            values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+        }
+        let mut command = format!(
+            "kiban lab sweep {host}{board} --messages {} --buffers {}",
+            list(&self.messages),
+            list(&self.buffers)
+        );
+        let patterns: Vec<&str> = self.patterns.iter().map(|pattern| pattern.name()).collect();
+        let nagle: Vec<&str> = self.no_delay.iter().map(|off| if *off { "off" } else { "on" }).collect();
+        for (option, values, default) in [
+            ("pattern", list(&patterns), Pattern::WriteWriteRead.name()),
+            ("nagle", list(&nagle), "on"),
+            ("mss", list(&self.mss), "0"),
+            ("congestion", list(&self.congestion), SYSTEM),
+            ("seconds", self.seconds.to_string(), "0.5"),
+        ] {
+            if values != default {
+                command += &format!(" --{option} {values}");
+            }
+        }
+        command
+    }
+
     /// Returns a plan's host and grid; `None` if the plan belongs to another question.
     pub fn of(plan: &Plan) -> Option<(String, Grid)> {
         let values = |name: &str| plan.parameters.get(name).into_iter().flatten();
@@ -158,5 +188,23 @@ mod tests {
             seconds: 0.5,
         };
         assert_eq!(grid.plan("h").trials(), 1);
+    }
+
+    #[test]
+    fn a_command_has_the_options_that_are_not_defaults() {
+        let mut grid = Grid {
+            messages: vec![100, 1000],
+            buffers: vec![0],
+            patterns: vec![Pattern::WriteWriteRead],
+            no_delay: vec![false],
+            mss: vec![0],
+            congestion: vec![SYSTEM.to_owned()],
+            seconds: 0.5,
+        };
+        assert_eq!(grid.command("h"), "kiban lab sweep h --messages 100,1000 --buffers 0");
+        (grid.no_delay, grid.seconds) = (vec![false, true], 2.0);
+        let expected =
+            "kiban lab sweep h --board b --messages 100,1000 --buffers 0 --nagle on,off --seconds 2";
+        assert_eq!(grid.command("h over board b"), expected);
     }
 }

@@ -6,11 +6,14 @@
 //!           enough to read records.
 
 use super::session::Session;
-use crate::engine::{Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time};
+use crate::engine::{
+    Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time, Value,
+};
+use crate::heat::Best;
 use crate::net::diagnosis::findings::Findings;
 use crate::net::trial::evidence::Evidence;
 use crate::net::trial::run::run;
-use crate::net::trial::setup::{PARAMETERS, QUESTION, Setup};
+use crate::net::trial::setup::{PARAMETERS, QUESTION, SYSTEM, Setup};
 use crate::net::trial::task::Task;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,12 +32,22 @@ impl Network {
 }
 
 const METRICS: [Metric; 6] = [
-    Metric { name: "transactions_per_second", what: "exchanges of a message and a reply", unit: "1/s" },
-    Metric { name: "mbps", what: "payload that arrived", unit: "Mbit/s" },
-    Metric { name: "p50_us", what: "duration of an exchange, p50", unit: "us" },
-    Metric { name: "max_us", what: "duration of the longest exchange", unit: "us" },
-    Metric { name: "stalled_part", what: "fraction of the time spent waiting for a timer", unit: "" },
-    Metric { name: "sent_again", what: "retransmitted segments of a stream", unit: "segments" },
+    Metric {
+        name: "transactions_per_second",
+        what: "exchanges of a message and its reply",
+        unit: "exchanges/s",
+        best: Best::High,
+    },
+    Metric { name: "mbps", what: "throughput of the payload", unit: "Mbit/s", best: Best::High },
+    Metric { name: "p50_us", what: "median duration of an exchange", unit: "us", best: Best::Low },
+    Metric { name: "max_us", what: "duration of the longest exchange", unit: "us", best: Best::Low },
+    Metric {
+        name: "stalled_part",
+        what: "share of the time spent waiting for a timer, 0 to 1",
+        unit: "",
+        best: Best::Low,
+    },
+    Metric { name: "sent_again", what: "retransmitted segments", unit: "segments", best: Best::Low },
 ];
 
 impl Question for Network {
@@ -77,6 +90,18 @@ impl Question for Network {
 
     fn own_command(&self) -> Option<&'static str> {
         Some(ASKED_BY)
+    }
+
+    fn words(&self, name: &str, value: &Value) -> Option<String> {
+        match (name, value) {
+            ("buffer_bytes", Value::Count(0)) => Some(SYSTEM.to_owned()),
+            ("mss_bytes", Value::Count(0)) => Some("of the path".to_owned()),
+            ("pattern", Value::Word(pattern)) => Some(pattern.clone()),
+            ("no_delay", Value::Flag(no_delay)) => {
+                Some(format!("Nagle {}", if *no_delay { "off" } else { "on" }))
+            }
+            _ => None,
+        }
     }
 
     fn explain(&self, dir: &Path) -> Result<Explanation, StoreError> {

@@ -20,6 +20,10 @@ pub struct Document {
     pub title: String,
     /// A summary in one or two sentences.
     pub lead: String,
+    /// Names and values below the summary.
+    pub facts: Vec<(String, String)>,
+    /// Whether the sections are folded. Their headings stay visible, so there is no table of contents.
+    pub is_folded: bool,
     /// Blocks before the first section.
     pub blocks: Vec<Block>,
     /// The sections.
@@ -106,8 +110,23 @@ impl Document {
             body += &block.html(2, &mut names, &link);
         }
         for section in &self.sections {
-            body += &section.html(2, &mut names, &link);
+            body += &if self.is_folded {
+                section.folded(&mut names, &link)
+            } else {
+                section.html(2, &mut names, &link)
+            };
         }
+        let contents = if self.is_folded {
+            String::new()
+        } else {
+            format!("<nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n")
+        };
+        let facts = self
+            .facts
+            .iter()
+            .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", text(name), text(value)));
+        let facts: String = facts.collect();
+        let facts = if facts.is_empty() { facts } else { format!("<dl>\n{facts}</dl>\n") };
         let foot: String = self.foot.iter().map(|line| format!("<p>{}</p>\n", text(line))).collect();
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -115,10 +134,9 @@ impl Document {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n\
              <a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header>\n<h1>{title}</h1>\n<p \
-             class=\"lead\">{}</p>\n</header>\n\
-             <nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n<main \
+             class=\"lead\">{}</p>\n{facts}</header>\n{contents}<main \
              id=\"main\">\n{body}</main>\n<footer>\n{foot}</footer>\n\
-             <div id=\"tip\" aria-hidden=\"true\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+             <div id=\"tip\" role=\"status\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
             policy(&style),
             text(&self.lead),
             title = text(&self.title),
@@ -177,6 +195,18 @@ impl Section {
         let blocks: String = self.blocks.iter().map(|block| block.html(level + 1, names, link)).collect();
         format!(
             "<section aria-labelledby=\"{id}\">\n<h{level} id=\"{id}\">{}</h{level}>\n{blocks}</section>\n",
+            text(&self.heading)
+        )
+    }
+}
+
+impl Section {
+    /// Returns a section of which only the heading is visible until it is opened.
+    fn folded(&self, names: &mut Names<'_>, link: Link<'_>) -> String {
+        let (_, id) = names.next().expect("every section has been named");
+        let blocks: String = self.blocks.iter().map(|block| block.html(3, names, link)).collect();
+        format!(
+            "<details class=\"section\">\n<summary><h2 id=\"{id}\">{}</h2></summary>\n{blocks}</details>\n",
             text(&self.heading)
         )
     }
@@ -253,6 +283,7 @@ fn figure(picture: &Picture, says: &str, id: &str) -> String {
 mod tests {
     use super::picture::{Bars, Heat, Line, Lines, Mark, Outline, Scale, Sequence, Stacked};
     use super::*;
+    use crate::heat::Best;
     use crate::report::{Cell, Tone};
 
     const HOSTILE: &str = "</script></style></svg>\"'&<img src=x onerror=alert(1)>\u{0}\u{1b}\u{202e}";
@@ -281,8 +312,10 @@ mod tests {
                 unit: h(),
                 cells: vec![vec![Some(1.0)]],
                 steps: vec![0.0],
+                best: Best::High,
                 outlines: vec![Outline { columns: 0..1, rows: 0..1, name: h() }],
-                notes: vec![vec![Some(picture::Note { mark: h(), words: h() })]],
+                boundary: h(),
+                notes: vec![vec![Some(picture::Note { mark: h(), words: h(), is_beyond: true })]],
             }
             .picture(),
             Sequence {
@@ -335,7 +368,14 @@ mod tests {
             Block::Collapsed(h(), vec![Block::Section(Section { heading: h(), blocks: Vec::new() })]),
         ]);
         let section = Section { heading: h(), blocks };
-        Document { title: h(), lead: h(), blocks: Vec::new(), sections: vec![section], foot: vec![h()] }
+        Document {
+            title: h(),
+            lead: h(),
+            facts: vec![(h(), h())],
+            sections: vec![section],
+            foot: vec![h()],
+            ..Document::default()
+        }
     }
 
     #[test]
@@ -378,6 +418,14 @@ mod tests {
             "{html}"
         );
         assert!(html.contains("<th scope=\"row\">nowhere</th>"), "{html}");
+    }
+
+    #[test]
+    fn folded_sections_show_their_headings_only() {
+        let html = Document { is_folded: true, ..hostile() }.html();
+        assert_eq!((html.matches("<summary><h2 ").count(), html.matches("<nav ").count()), (1, 0));
+        assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
+        assert!(html.contains("<dl>") && hostile().html().contains("<nav "));
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub fn document(all: &All, command: &str) -> Document {
                 is the same on every machine."
             ),
         ],
+        ..Document::default()
     }
 }
 

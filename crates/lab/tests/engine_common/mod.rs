@@ -4,6 +4,7 @@
 use kiban_lab::engine::{
     Failure, Manifest, Metric, Metrics, Parameter, Plan, Point, Question, Run, Shard, Time, Value,
 };
+use kiban_lab::heat::Best;
 use std::sync::Mutex;
 
 /// A question that returns the sum of two parameters and the seed. A test can make its trials fail.
@@ -80,8 +81,8 @@ impl Question for Toy {
 
     fn metrics(&self) -> &[Metric] {
         &[
-            Metric { name: "sum", what: "all together", unit: "Mbit/s" },
-            Metric { name: "half", what: "half of it", unit: "ms" },
+            Metric { name: "sum", what: "all together", unit: "Mbit/s", best: Best::High },
+            Metric { name: "half", what: "half of it", unit: "ms", best: Best::Low },
         ]
     }
 

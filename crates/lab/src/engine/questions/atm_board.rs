@@ -8,6 +8,7 @@
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::heat::Best;
 use crate::reproduce::atm_board::config_1995;
 use crate::reproduce::flow::{Interval, measure};
 use kiban_sim::Plan;
@@ -74,17 +75,24 @@ impl Question for AtmBoard {
 
     fn metrics(&self) -> &[Metric] {
         &[
-            Metric { name: "mbps", what: "goodput of all sessions", unit: "Mbit/s" },
-            Metric { name: "moving", what: "sessions that transferred any data", unit: "sessions" },
+            Metric { name: "mbps", what: "goodput of all sessions", unit: "Mbit/s", best: Best::High },
+            Metric {
+                name: "moving",
+                what: "sessions that transferred any data",
+                unit: "sessions",
+                best: Best::High,
+            },
             Metric {
                 name: "busy_sender",
                 what: "utilization of the sending board's processor, 0 to 1",
                 unit: "",
+                best: Best::Low,
             },
             Metric {
                 name: "busy_receiver",
                 what: "utilization of the receiving board's processor, 0 to 1",
                 unit: "",
+                best: Best::Low,
             },
         ]
     }

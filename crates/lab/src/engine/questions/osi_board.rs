@@ -10,6 +10,7 @@
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::heat::Best;
 use crate::reproduce::osi_board::transfer;
 use crate::reproduce::osi_board::{LINE_BITS_PER_SECOND, transfer::FILE_BYTES};
 use kiban_osi::stack::meter::Task;
@@ -116,11 +117,31 @@ impl Question for OsiBoard {
 
     fn metrics(&self) -> &[Metric] {
         &[
-            Metric { name: "mbps", what: "throughput of the file; doubled in loopback", unit: "Mbit/s" },
-            Metric { name: "line_use", what: "utilization of the sender's line, 0 to 1", unit: "" },
-            Metric { name: "busy_sender", what: "sender's tasks without LIF: share of the time", unit: "" },
-            Metric { name: "busy_receiver", what: "the same for the receiver", unit: "" },
-            Metric { name: "lif_sender", what: "sender's LIF with its polls: share of the time", unit: "" },
+            Metric {
+                name: "mbps",
+                what: "throughput of the file; doubled in loopback",
+                unit: "Mbit/s",
+                best: Best::High,
+            },
+            Metric {
+                name: "line_use",
+                what: "utilization of the sender's line, 0 to 1",
+                unit: "",
+                best: Best::High,
+            },
+            Metric {
+                name: "busy_sender",
+                what: "sender's tasks without LIF: share of the time",
+                unit: "",
+                best: Best::Low,
+            },
+            Metric { name: "busy_receiver", what: "the same for the receiver", unit: "", best: Best::Low },
+            Metric {
+                name: "lif_sender",
+                what: "sender's LIF with its polls: share of the time",
+                unit: "",
+                best: Best::Low,
+            },
         ]
     }
 

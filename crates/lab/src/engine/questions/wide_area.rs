@@ -7,6 +7,7 @@
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::heat::Best;
 use crate::reproduce::wide_area::delay::METRES_PER_SECOND;
 use crate::reproduce::wide_area::hosts::Experiment;
 use crate::reproduce::wide_area::map::experiment;
@@ -82,8 +83,13 @@ impl Question for WideArea {
 
     fn metrics(&self) -> &[Metric] {
         &[
-            Metric { name: "mbps", what: "goodput", unit: "Mbit/s" },
-            Metric { name: "waits_per_second", what: "delayed ACKs of the receiver per second", unit: "1/s" },
+            Metric { name: "mbps", what: "goodput", unit: "Mbit/s", best: Best::High },
+            Metric {
+                name: "waits_per_second",
+                what: "delayed ACKs of the receiver per second",
+                unit: "1/s",
+                best: Best::Low,
+            },
         ]
     }
 

@@ -7,17 +7,20 @@
 //!           parameters.
 //! Limits    at most [`PICTURES_MAX`] pictures per metric and [`CURVES_MAX`] curves per picture. Omitted
 //!           pictures are counted; their values are in the summary's table. A horizontal axis that spans two
-//!           decades or more is logarithmic.
+//!           decades or more is logarithmic. A map whose values are all zero is not drawn but named.
+//! Words     parameters and metrics have the same names and values in pictures and in text: `message, bytes`
+//!           for `message_bytes`, and the words of [`Question::words`](crate::engine::Question::words).
 //! Not implemented  confidence intervals in figures: they are in the table.
 
 use crate::engine::point::{Point, Value};
 use crate::engine::question::Metric;
+use crate::engine::questions;
 use crate::engine::results::explanation::Explanation;
 use crate::engine::results::summary::{Row, Summary};
-use crate::heat::{self, HeatMap as TextMap, Shades};
+use crate::heat::{self, Best, HeatMap as TextMap, Shades};
 use crate::nearest::suggest;
 use crate::report::picture::{self, Heat, Line, Lines, Scale};
-use crate::table::{Table, figure};
+use crate::table::{Table, readable};
 use std::collections::BTreeMap;
 
 /// The maximum number of pictures per metric.
@@ -106,6 +109,11 @@ pub struct Figures {
     pub pictures: Vec<Picture>,
     /// The number of pictures that were omitted because of [`PICTURES_MAX`].
     pub left_out: usize,
+    /// Titles of maps that are not drawn because all their values are zero.
+    pub zero: Vec<String>,
+    /// The place of the picture that shows the result best: of the first metric's pictures, the one with the
+    /// most marks.
+    pub first: usize,
 }
 
 /// Draws a summary. `metrics` gives the units and the order of the question's metrics; it may be empty.
@@ -122,17 +130,20 @@ pub fn draw(
     let unknown = unknown.filter(|name| !metrics.iter().any(|metric| metric.name == *name));
     let mut figures = Figures::default();
     for name in known.chain(unknown).filter(|name| summary.metrics.contains(*name)) {
-        let unit = metrics.iter().find(|metric| metric.name == name).map_or("", |metric| metric.unit);
-        let metric = Drawn { name, unit };
+        let metric = Drawn::of(summary, metrics.iter().find(|metric| metric.name == name), name);
         let mut drawn = match (&axes, across) {
-            (Some(axes), _) => maps(summary, metric, axes, explanation),
-            (None, Some(across)) => curves(summary, metric, across),
+            (Some(axes), _) => maps(summary, &metric, axes, explanation, &mut figures.zero),
+            (None, Some(across)) => curves(summary, &metric, across),
             (None, None) => Vec::new(),
         };
         figures.left_out += drawn.len().saturating_sub(PICTURES_MAX);
         drawn.truncate(PICTURES_MAX);
         let many = drawn.len() > 1;
-        for (place, Sheet { mut drawn, says, text }) in drawn.into_iter().enumerate() {
+        if figures.pictures.is_empty() {
+            let most = drawn.iter().map(|sheet| sheet.marks).max().unwrap_or(0);
+            figures.first = drawn.iter().position(|sheet| sheet.marks == most).unwrap_or(0);
+        }
+        for (place, Sheet { mut drawn, says, text, .. }) in drawn.into_iter().enumerate() {
             let number = if many { format!("-{:02}", place + 1) } else { String::new() };
             let name = format!("{name}{number}");
             drawn.name.clone_from(&name);
@@ -143,20 +154,76 @@ pub fn draw(
     figures
 }
 
-#[derive(Clone, Copy)]
+/// A metric as it is drawn.
 struct Drawn<'a> {
     name: &'a str,
+    what: String,
     unit: &'a str,
+    /// What a value is multiplied by to get one in the unit.
+    factor: f64,
+    best: Best,
 }
 
-impl Drawn<'_> {
-    fn head(self) -> String {
-        if self.unit.is_empty() { self.name.to_owned() } else { format!("{}, {}", self.name, self.unit) }
+impl<'a> Drawn<'a> {
+    fn of(summary: &Summary, metric: Option<&'a Metric>, name: &'a str) -> Drawn<'a> {
+        let medians = summary.rows.iter().filter_map(|row| row.metrics.get(name)).map(|spread| spread.median);
+        let most = medians.fold(0.0, f64::max);
+        let (unit, factor) = match metric.map_or("", |metric| metric.unit) {
+            "us" if most >= 10_000.0 => ("ms", 1e-3),
+            "us" => ("µs", 1.0),
+            other => (other, 1.0),
+        };
+        let what = capitalized(metric.map_or(name, |metric| metric.what));
+        Drawn { name, what, unit, factor, best: metric.map_or(Best::High, |metric| metric.best) }
     }
 
-    fn median(self, row: &Row) -> Option<f64> {
-        row.metrics.get(self.name).map(|spread| spread.median)
+    fn head(&self) -> String {
+        if self.unit.is_empty() { self.what.clone() } else { format!("{}, {}", self.what, self.unit) }
     }
+
+    fn median(&self, row: &Row) -> Option<f64> {
+        row.metrics.get(self.name).map(|spread| spread.median * self.factor)
+    }
+}
+
+/// Returns a text with its first letter in upper case.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Returns the name of a parameter for people: `message, bytes` for `message_bytes`.
+pub(crate) fn label(name: &str) -> String {
+    const UNITS: [(&str, &str); 6] = [
+        ("_bytes", "bytes"),
+        ("_us", "µs"),
+        ("_ms", "ms"),
+        ("_mbps", "Mbit/s"),
+        ("_km", "km"),
+        ("_kb", "KB"),
+    ];
+    let found = UNITS.iter().find_map(|(end, unit)| Some((name.strip_suffix(end)?, *unit)));
+    let (plain, unit) = found.unwrap_or((name, ""));
+    let plain = plain.replace('_', " ");
+    if unit.is_empty() { plain } else { format!("{plain}, {unit}") }
+}
+
+/// Returns the value of a parameter for people.
+pub(crate) fn shown(question: &str, name: &str, value: &Value) -> String {
+    let words = questions::find(question).and_then(|question| question.words(name, value));
+    words.unwrap_or_else(|| value.to_string())
+}
+
+/// Returns a point in words: `Nagle on; message, bytes: 1000`.
+pub(crate) fn described(question: &str, point: &Point) -> String {
+    let words = |(name, value): (&String, &Value)| {
+        let phrase = questions::find(question).and_then(|question| question.words(name, value));
+        match value {
+            Value::Word(_) | Value::Flag(_) if phrase.is_some() => phrase.unwrap_or_default(),
+            _ => format!("{}: {}", label(name), shown(question, name, value)),
+        }
+    };
+    point.0.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// A figure that has no name yet.
@@ -164,6 +231,8 @@ struct Sheet {
     drawn: picture::Picture,
     says: String,
     text: String,
+    /// The number of cells with a mark.
+    marks: usize,
 }
 
 /// Groups the rows by the values of the varying parameters other than `axes`.
@@ -188,22 +257,29 @@ fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row
     names.iter().filter_map(|name| panels.remove(name)).collect()
 }
 
-fn among(rest: &Point) -> String {
-    if rest.0.is_empty() { String::new() } else { format!(" ({rest})") }
+fn among(question: &str, rest: &Point) -> String {
+    if rest.0.is_empty() { String::new() } else { format!(" ({})", described(question, rest)) }
 }
 
-fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explanation) -> Vec<Sheet> {
+/// Draws the maps of a metric, except those whose values are all zero, whose titles are added to `zero`.
+fn maps(
+    summary: &Summary,
+    metric: &Drawn<'_>,
+    axes: &Axes,
+    explanation: &Explanation,
+    zero: &mut Vec<String>,
+) -> Vec<Sheet> {
     let Axes { across, down } = axes;
+    let question = summary.question.as_str();
     let (rows, columns) = (&summary.varying[down], &summary.varying[across]);
     let place = |values: &[Value], value: Option<&Value>| {
         value.and_then(|value| values.binary_search_by(|other| other.order(value)).ok())
     };
     // All maps of a metric share one scale, so that they can be compared.
     let medians = || summary.rows.iter().filter_map(|row| metric.median(row));
-    let shades = Shades::over(medians(), metric.unit);
+    let shades = Shades::over(medians().collect::<Vec<_>>().into_iter(), metric.unit, metric.best);
     let (least, most) = heat::min_max(medians());
-    let steps: Vec<f64> =
-        (0..STEPS).map(|step| least + (most - least) * step as f64 / STEPS as f64).collect();
+    let steps = heat::bounds(STEPS, medians(), metric.best);
     let map = |(rest, panel): (Point, Vec<&Row>)| {
         let mut cells = vec![vec![None; columns.len()]; rows.len()];
         let mut notes = vec![vec![None; columns.len()]; rows.len()];
@@ -214,51 +290,77 @@ fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explana
                 notes[row_at][column_at] = explanation.of(&row.point).cloned();
             }
         }
-        let heads = |values: &[Value]| values.iter().map(Value::to_string).collect();
-        let map = TextMap { columns: heads(columns), rows: heads(rows), cells, shades: shades.clone() };
-        let title = |down: &str, across: &str| {
-            format!("{}: {}, {down} down, {across} across{}", summary.question, metric.head(), among(&rest))
+        let heads = |name: &str, values: &[Value]| {
+            values.iter().map(|value| shown(question, name, value)).collect::<Vec<_>>()
         };
-        let caption = title(down, across);
-        let text = if columns.len() > heat::COLUMNS_MAX && rows.len() < columns.len() {
-            map.transposed().table(&title(across, down))
+        let (columns, rows) = (heads(across, columns), heads(down, rows));
+        let map = TextMap { columns, rows, cells, shades: shades.clone() };
+        let title = format!("{}{}", metric.head(), among(question, &rest));
+        let (across, down) = (label(across), label(down));
+        let caption = |down: &str, across: &str| format!("{title}\nrows: {down}; columns: {across}");
+        let text = if map.columns.len() > heat::COLUMNS_MAX && map.rows.len() < map.columns.len() {
+            map.transposed().table(&caption(&across, &down))
         } else {
-            map.table(&caption)
+            map.table(&caption(&down, &across))
         };
+        let marks = notes.iter().flatten().flatten().filter(|note| !note.mark.is_empty()).count();
         let heat = Heat {
             name: metric.name.to_owned(),
-            title: caption,
-            description: format!("Medians, from {} to {} {}.", figure(least), figure(most), metric.unit),
-            x: (across.clone(), map.columns),
-            y: (down.clone(), map.rows),
+            title,
+            description: format!(
+                "A map of medians with a row for each {down} and a column for each {across}. The values of all maps \
+                 of this kind are from {} to {} {}; {marks} cells are marked.",
+                readable(least),
+                readable(most),
+                metric.unit
+            ),
+            x: (across, map.columns),
+            y: (down, map.rows),
             unit: metric.unit.to_owned(),
             cells: map.cells,
             steps: steps.clone(),
+            best: metric.best,
             outlines: Vec::new(),
+            boundary: explanation.boundary.clone(),
             notes,
         };
-        let is_marked = heat.notes.iter().flatten().flatten().any(|note| !note.mark.is_empty());
-        let says = if is_marked { "The marks are explained below and in the tooltips." } else { "" };
-        Sheet { drawn: heat.picture(), says: says.to_owned(), text: text.to_string() }
+        let says = if marks > 0 {
+            "Point at a cell, or select it with the arrow keys, to see its cause."
+        } else {
+            ""
+        };
+        Sheet { drawn: heat.picture(), says: says.to_owned(), text: text.to_string(), marks }
     };
-    let has_figures = |(_, panel): &(Point, Vec<&Row>)| panel.iter().any(|row| metric.median(row).is_some());
-    panels(summary, &[down, across]).into_iter().filter(has_figures).map(map).collect()
+    let mut drawn = Vec::new();
+    for (rest, panel) in panels(summary, &[down, across]) {
+        let mut figures = panel.iter().filter_map(|row| metric.median(row)).peekable();
+        if figures.peek().is_none() {
+            continue;
+        }
+        if figures.all(|figure| figure == 0.0) {
+            zero.push(format!("{}{}", metric.what, among(question, &rest)));
+        } else {
+            drawn.push(map((rest, panel)));
+        }
+    }
+    drawn
 }
 
-fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
+fn curves(summary: &Summary, metric: &Drawn<'_>, across: &String) -> Vec<Sheet> {
     let curve = |(rest, panel): (Point, Vec<&Row>)| {
         let points = panel.iter().filter_map(|row| Some((row.point.figure(across)?, metric.median(row))));
-        let name = if rest.0.is_empty() { metric.name.to_owned() } else { rest.to_string() };
+        let name = if rest.0.is_empty() { metric.what.clone() } else { described(&summary.question, &rest) };
         Line { name, points: points.collect(), dashed: false }
     };
     let curves: Vec<Line> = panels(summary, &[across]).into_iter().map(curve).collect();
+    let across = label(across);
     let sheet = |curves: &[Line]| {
-        let title = format!("{}: {} by {across}", summary.question, metric.head());
         let head = metric.head();
+        let title = format!("{head}, by {across}");
         let places = || curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
         let (least, most) = (places().fold(f64::INFINITY, f64::min), places().fold(0.0, f64::max));
         let scale = if least > 0.0 && most / least >= 100.0 { Scale::Doublings } else { Scale::Linear };
-        let text = table(&title, across, curves).to_string();
+        let text = table(&title, &across, curves).to_string();
         let lines = Lines {
             name: metric.name.to_owned(),
             title: title.clone(),
@@ -268,7 +370,7 @@ fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
             lines: curves.to_vec(),
             marks: Vec::new(),
         };
-        Sheet { drawn: lines.picture(), says: String::new(), text }
+        Sheet { drawn: lines.picture(), says: String::new(), text, marks: 0 }
     };
     curves.chunks(CURVES_MAX).map(sheet).collect()
 }
@@ -283,7 +385,7 @@ fn table(title: &str, x: &str, curves: &[Line]) -> Table {
     for x in places {
         let value = |curve: &Line| {
             let point = curve.points.iter().find(|(at, _)| *at == x);
-            point.and_then(|(_, y)| *y).map_or("-".to_owned(), figure)
+            point.and_then(|(_, y)| *y).map_or("-".to_owned(), crate::table::figure)
         };
         table.row(std::iter::once(x.to_string()).chain(curves.iter().map(value)));
     }

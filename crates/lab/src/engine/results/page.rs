@@ -1,12 +1,17 @@
 //! A report as a self-contained HTML page ([`crate::report`]).
 //!
-//! Contents  warnings; figures; the question's explanation; a row for each point; how the page was made.
+//! Contents  the first screen: what was measured, the verdict in one sentence, what helps, one figure. Below
+//!           it, folded: the question's explanation; the other figures; a row for each point.
 //! Limits    the page lists the first [`POINTS_MAX`] points; `summary.json` contains all of them.
 
+use crate::engine::point::Point;
+use crate::engine::question::Metric;
+use crate::engine::questions;
+use crate::engine::results::figures::{self, capitalized, described, label, shown};
 use crate::engine::results::report::Report;
 use crate::engine::results::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
-use crate::table::figure;
+use crate::table::{counted, figure, readable};
 
 /// The maximum number of points that are listed.
 const POINTS_MAX: usize = 2000;
@@ -27,35 +32,91 @@ fn document(report: &Report, what: &str, command: &str) -> Document {
         let badge = || Badge::new(Tone::Doubt, "note");
         blocks.push(Block::Badges(warnings.into_iter().map(|warning| (badge(), warning)).collect()));
     }
-    if !fixed.0.is_empty() {
-        blocks.push(Block::Paragraph(format!("Constant parameters: {fixed}.")));
-    }
-    let figures = report.figures.pictures.iter();
-    let figures: Vec<Block> =
-        figures.map(|picture| Block::Figure(picture.drawing.clone(), picture.remark.clone())).collect();
-    let mut sections = Vec::new();
-    if !figures.is_empty() {
-        sections.push(Section { heading: "Figures".to_owned(), blocks: figures });
-    }
-    sections.extend(report.explanation.sections.iter().cloned());
-    sections.push(Section { heading: "All points".to_owned(), blocks: vec![points(report)] });
-    let time = if report.manifest.exact {
-        "virtual time: the results are the same on every machine"
-    } else {
-        "real time"
+    let trials = format!("{} of {} trials have a record", report.records, report.trials);
+    let is_exact = report.manifest.exact;
+    let time = if is_exact { "virtual time: the same on every machine" } else { "real time" };
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let (title, lead, facts) = match &report.explanation.verdict {
+        Some(verdict) => {
+            blocks.extend(verdict.blocks.iter().cloned());
+            (verdict.title.clone(), verdict.sentence.clone(), verdict.facts.clone())
+        }
+        None => {
+            let mut facts = vec![fact("Made with", format!("kiban {version}, {time}"))];
+            facts.extend(environments.iter().map(|environment| fact("On", environment.clone())));
+            if !fixed.0.is_empty() {
+                facts.push(fact("Constant", described(question, fixed)));
+            }
+            (what.to_owned(), range(report).unwrap_or_else(|| format!("{trials}.")), facts)
+        }
     };
-    let mut foot = vec![format!("kiban {version}, {time}. This page is one self-contained file.")];
-    foot.extend(environments.iter().map(|environment| format!("Made on: {environment}.")));
+    let figure = |picture: &figures::Picture| Block::Figure(picture.drawing.clone(), picture.remark.clone());
+    let first = report.figures.first;
+    blocks.extend(report.figures.pictures.get(first).map(figure));
+    let others = report.figures.pictures.iter().enumerate().filter(|(place, _)| *place != first);
+    let mut others: Vec<Block> = others.map(|(_, picture)| figure(picture)).collect();
+    let zero = report.figures.zero.iter().map(|title| format!("{title}: 0 everywhere."));
+    others.extend(zero.map(Block::Paragraph));
+    let mut sections = report.explanation.sections.clone();
+    if !others.is_empty() {
+        sections.push(Section { heading: "More figures".to_owned(), blocks: others });
+    }
+    let count = report.summary.rows.len();
+    sections
+        .push(Section { heading: format!("All {}", counted(count, "point")), blocks: vec![points(report)] });
+    let mut foot = vec![format!("{trials}. kiban {version}, {time}. This page is one self-contained file.")];
+    if report.explanation.verdict.is_some() {
+        foot.extend(environments.iter().map(|environment| format!("Made on: {environment}.")));
+        if !fixed.0.is_empty() {
+            foot.push(format!("Constant parameters: {}.", described(question, fixed)));
+        }
+    }
     foot.push(format!("Made by: {command}."));
-    let lead = format!("{what} {} of {} trials have a record.", report.records, report.trials);
-    Document { title: question.clone(), lead, blocks, sections, foot }
+    Document { title, lead, facts, is_folded: true, blocks, sections, foot }
+}
+
+/// Returns the range of the first metric in a sentence; `None` without results.
+fn range(report: &Report) -> Option<String> {
+    let Summary { rows, metrics, question, .. } = &report.summary;
+    let known = questions::find(question).map_or(&[][..], |question| question.metrics());
+    let metric = known.iter().find(|metric| metrics.contains(metric.name))?;
+    let medians =
+        |row: &Row| Some((row.metrics.get(metric.name)?.median, described(question, &varying(report, row))));
+    let mut medians: Vec<(f64, String)> = rows.iter().filter_map(medians).collect();
+    medians.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (least, at_least) = medians.first()?;
+    let (most, at_most) = medians.last()?;
+    let what = capitalized(metric.what);
+    let unit = metric.unit;
+    if rows.len() == 1 {
+        return Some(format!("{what}: {} {unit}.", readable(*least)));
+    }
+    Some(format!(
+        "{what}: from {} {unit} ({at_least}) to {} {unit} ({at_most}).",
+        readable(*least),
+        readable(*most)
+    ))
+}
+
+/// Returns the parameters of a row that vary.
+fn varying(report: &Report, row: &Row) -> Point {
+    let varying = &report.summary.varying;
+    let kept = row.point.0.iter().filter(|(name, _)| varying.contains_key(*name));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn points(report: &Report) -> Block {
     let Summary { varying, metrics, rows, .. } = &report.summary;
     let mut grid = Grid { caption: "Medians of each point".to_owned(), ..Grid::default() };
-    let heads = varying.keys().chain(metrics).map(|name| (name.clone(), true));
-    grid.columns = heads.collect();
+    let known = questions::find(&report.summary.question).map_or(&[][..], |question| question.metrics());
+    let head = |name: &String| {
+        let metric = known.iter().find(|metric| metric.name == *name);
+        metric.map_or(name.clone(), |Metric { what, unit, .. }| {
+            if unit.is_empty() { capitalized(what) } else { format!("{}, {unit}", capitalized(what)) }
+        })
+    };
+    let parameters = varying.keys().map(|name| capitalized(&label(name)));
+    grid.columns = parameters.chain(metrics.iter().map(head)).map(|name| (name, true)).collect();
     if grid.columns.is_empty() {
         return Block::Paragraph("No results.".to_owned());
     }
@@ -73,12 +134,14 @@ fn points(report: &Report) -> Block {
             rows.len()
         ));
     }
-    Block::Collapsed(format!("A row for each of {} points", rows.len()), vec![Block::Grid(grid)])
+    Block::Grid(grid)
 }
 
 fn cells(report: &Report, row: &Row) -> Vec<Cell> {
-    let Summary { varying, metrics, .. } = &report.summary;
-    let values = varying.keys().map(|name| row.point.get(name).map_or(String::new(), ToString::to_string));
+    let Summary { varying, metrics, question, .. } = &report.summary;
+    let values = varying
+        .keys()
+        .map(|name| row.point.get(name).map_or(String::new(), |value| shown(question, name, value)));
     let medians = metrics.iter().map(|name| {
         let Some(spread) = row.metrics.get(name) else { return Cell::from("–") };
         let interval = spread.interval.map(|ends| format!("{} to {}", figure(ends.low), figure(ends.high)));

@@ -64,6 +64,26 @@ impl Cause {
         self.row().1
     }
 
+    /// Returns the beginning of a sentence that says what happens; `in_two_writes` if header and body are
+    /// written separately.
+    pub(super) fn sentence(self, in_two_writes: bool) -> &'static str {
+        match self {
+            Cause::ServerLimit => "The server limits its own rate",
+            Cause::NagleDelayedAck if in_two_writes => {
+                "A header and body in two writes meet delayed acknowledgements"
+            }
+            Cause::NagleDelayedAck => "Writes shorter than a segment meet delayed acknowledgements",
+            Cause::Loss => "Segments are lost",
+            Cause::SillyWindow => "The receive window opens in steps of less than a segment",
+            Cause::ReceiveBuffer => "The receive buffer is smaller than the bandwidth-delay product",
+            Cause::SendBuffer => "The send buffer is smaller than the bandwidth-delay product",
+            Cause::Receiver => "The receiver does not read fast enough",
+            Cause::Sender => "The sender does not write fast enough",
+            Cause::CongestionWindow => "The congestion window is too small",
+            Cause::NotExplained => "No cause was found",
+        }
+    }
+
     /// Returns the cause in words.
     pub fn words(self) -> &'static str {
         self.row().2

@@ -5,9 +5,9 @@
 //!           them is slow. Paper \[2\] found maps that differ with the direction.
 
 use super::cause::Cause;
-use super::map::{Cell, Map, head, short};
+use super::map::{Cell, Map, head};
 use crate::report::Grid as Sheet;
-use crate::table::Table;
+use crate::table::{Table, readable};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl Way {
     }
 
     fn words(&self) -> String {
-        self.figure.map_or("-".to_owned(), short)
+        self.figure.map_or("-".to_owned(), readable)
             + &self.cause.map_or(String::new(), |cause| cause.letter().into())
     }
 }

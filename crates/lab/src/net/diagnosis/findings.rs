@@ -12,9 +12,9 @@ use super::advice::{Proof, against};
 use super::boundary::should_be_slow;
 use super::cause::{Cause, explain, is_slow};
 use super::directions::Directions;
-use super::map::{Cell, Map};
+use super::map::{BOUNDARY, Cell, Map};
 use super::threshold::SlowBelow;
-use crate::engine::{Explanation, Manifest, Plan, Record, Records, Shard, StoreError, Time};
+use crate::engine::{Explanation, Manifest, Plan, Record, Records, Shard, StoreError, Time, Verdict};
 use crate::environment::Environment;
 use crate::net::grid::Grid;
 use crate::net::trial::evidence::{Evidence, Pattern};
@@ -23,7 +23,8 @@ use crate::net::trial::setup::{QUESTION, Setup};
 use crate::remote::protocol::Welcome;
 use crate::report::picture::Note;
 use crate::report::{Badge, Block, Grid as Sheet, Section, Tone};
-use crate::table::{Table, counted, figure};
+use crate::table::{Table, counted, figure, readable};
+use kiban_osi::ftam::filestore::Date;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -75,6 +76,12 @@ pub struct Findings {
     /// Remarks about cells.
     #[serde(skip)]
     notes: Vec<(Setup, Note)>,
+    /// When the first and the last trial ended; `None` if the records do not say.
+    #[serde(skip)]
+    measured: Option<(Date, Date)>,
+    /// The command that repeats the sweep.
+    #[serde(skip)]
+    command: String,
 }
 
 /// Returns the directory and the plan of the run that measures a point with a remedy.
@@ -134,6 +141,7 @@ impl Findings {
         let Some((host, grid)) = Grid::of(&manifest.plan) else { return Ok(None) };
         let records: Vec<Record> = Records::read(dir, &manifest)?.in_order(&manifest).collect();
         let measured = |record: &Record| Some((record.point.to_string(), Measured::of(record)?));
+        let command = grid.command(&host);
         let sweep = Sweep { host, grid, records: records.iter().filter_map(measured).collect() };
         let first = records.iter().find_map(|record| Some((record, Measured::of(record)?.evidence)));
         let Some((record, first)) = first else { return Ok(None) };
@@ -151,6 +159,8 @@ impl Findings {
             disturbed: records.iter().filter(|record| record.foreign_cores.is_some()).count(),
             open: Vec::new(),
             notes: Vec::new(),
+            measured: times(&records),
+            command,
         };
         let worst = findings.draw(&sweep);
         findings.directions = Directions::of(&findings.maps);
@@ -221,15 +231,7 @@ impl Findings {
             let explanation = explain(evidence);
             (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);
         }
-        let predicted = if predicted_slow { "predicted to be slow" } else { "not predicted to be slow" };
-        let note = match cell.cause {
-            Some(cause) => Note {
-                mark: cause.letter().to_string(),
-                words: format!("slow: {}\n{}\n{predicted}", cause.words(), cell.because),
-            },
-            None => Note { mark: String::new(), words: format!("not slow; {predicted}") },
-        };
-        self.notes.push((setup.clone(), note));
+        self.notes.push((setup.clone(), cell.note()));
         cell
     }
 
@@ -286,10 +288,12 @@ impl Findings {
     /// Returns the explanation for a report page.
     pub fn explanation(&self) -> Explanation {
         let mut explanation = Explanation::default();
+        explanation.verdict = Some(self.verdict());
+        explanation.boundary = BOUNDARY.to_owned();
         for (setup, note) in &self.notes {
             explanation.note(&setup.point(&self.host), note.clone());
         }
-        let mut blocks = vec![Block::Paragraph(format!("{}.", self.path_line()))];
+        let mut blocks = Vec::new();
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
@@ -331,12 +335,12 @@ impl Findings {
                     (Some(_), false) => (Tone::Bad, "not proved"),
                     (None, _) => (Tone::Plain, "not tried"),
                 };
-                let after = proof.after.map_or("–".to_owned(), figure);
+                let after = proof.after.map_or("–".to_owned(), readable);
                 let note = (!proof.note.is_empty()).then(|| proof.note.clone());
                 sheet.row([
                     proof.advice.as_str().into(),
                     proof.case.as_str().into(),
-                    figure(proof.before).into(),
+                    readable(proof.before).into(),
                     after.into(),
                     proof.unit.as_str().into(),
                     crate::report::Cell::from(Badge::new(tone, word)).with_note(note),
@@ -346,6 +350,74 @@ impl Findings {
             explanation.sections.push(Section { heading: "What to change".to_owned(), blocks });
         }
         explanation
+    }
+
+    /// Returns what the first screen of a report says.
+    fn verdict(&self) -> Verdict {
+        let (all, slow) = self.maps.iter().fold((0, 0), |(all, slow), map| {
+            let counts = map.counts();
+            (all + counts.0, slow + counts.1)
+        });
+        let in_two_writes = self.maps.iter().all(|map| map.pattern.is_in_two_writes());
+        let by_maps = self.maps.iter().filter_map(Map::slower);
+        let removed = self.advice.iter().filter(|proof| proof.removed);
+        let by_remedies = removed.filter_map(|proof| Some(proof.after? / proof.before.max(1e-9)));
+        let factor = by_maps.chain(by_remedies).fold(0.0, f64::max);
+        let sentence = match self.causes.first() {
+            None => format!("No cell is slow: all {all} measured cells are as fast as expected."),
+            Some(count) => {
+                let part = if count.cells < slow {
+                    format!(", {} of them for this reason", count.cells)
+                } else {
+                    String::new()
+                };
+                let up_to = if factor >= 2.0 { format!(", up to {factor:.0} times") } else { String::new() };
+                format!(
+                    "{}: {slow} of {all} cells are slow{part}{up_to}.",
+                    count.cause.sentence(in_two_writes)
+                )
+            }
+        };
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        let mut facts = Vec::new();
+        facts.extend(self.measured.map(|(first, last)| fact("Measured", period(first, last))));
+        let server = self.server.board.as_ref().map_or(String::new(), |board| format!(" (board {board})"));
+        let Welcome { kernel, kiban, .. } = &self.server;
+        facts.push(fact("To", format!("{}{server}: {kernel}, kiban {kiban}", self.host)));
+        facts.extend(self.environment.as_ref().map(|environment| fact("From", environment.line())));
+        facts.push(fact(
+            "Path",
+            format!(
+                "RTT {} ms, MSS {} bytes, about {} Mbit/s",
+                readable(self.path.round_trip_us * 1e-3),
+                self.path.mss_bytes,
+                readable(self.path.rate_mbps)
+            ),
+        ));
+        facts.push(fact("Command", self.command.clone()));
+        let blocks = self.remedies().into_iter().collect();
+        Verdict { title: format!("TCP to {}", self.host), sentence, facts, blocks }
+    }
+
+    /// Returns the remedies that were tried, those that help first; if none was tried, the advice.
+    fn remedies(&self) -> Option<Block> {
+        let mut tried: Vec<&Proof> = self.advice.iter().filter(|proof| proof.after.is_some()).collect();
+        if tried.is_empty() {
+            let advice: Vec<&str> = self.advice.iter().map(|proof| proof.advice.as_str()).collect();
+            let words = format!("What may help, not tried: {}.", advice.join("; "));
+            return (!advice.is_empty()).then_some(Block::Paragraph(words));
+        }
+        tried.sort_by_key(|proof| !proof.removed);
+        let helps = tried.iter().any(|proof| proof.removed);
+        let caption = if helps { "What helps, measured" } else { "What was tried, without success" };
+        let mut sheet = Sheet::new(caption, &["change", "#effect", "result"]);
+        for proof in tried.iter().take(REMEDIES_MAX) {
+            let after = proof.after.unwrap_or_default();
+            let effect = format!("{} → {} {}", readable(proof.before), readable(after), proof.unit);
+            let (tone, word) = if proof.removed { (Tone::Good, "helps") } else { (Tone::Bad, "still slow") };
+            sheet.row([proof.advice.as_str().into(), effect.into(), Badge::new(tone, word).into()]);
+        }
+        Some(Block::Grid(sheet))
     }
 
     /// Describes the path in one line.
@@ -360,6 +432,32 @@ impl Findings {
             self.path.mss_bytes,
             figure(self.path.rate_mbps)
         )
+    }
+}
+
+/// The number of remedies on the first screen of a report.
+const REMEDIES_MAX: usize = 4;
+
+/// Returns when the first and the last of some trials ended.
+fn times(records: &[Record]) -> Option<(Date, Date)> {
+    let moments = || records.iter().filter_map(|record| record.measured_at);
+    let date = |seconds: u64| Date(i64::try_from(seconds).unwrap_or(i64::MAX));
+    Some((date(moments().min()?), date(moments().max()?)))
+}
+
+/// Returns a period in words, without seconds.
+fn period(first: Date, last: Date) -> String {
+    let [begin, end] = [first, last].map(|date| {
+        let text = date.text();
+        (
+            format!("{}-{}-{}", &text[..4], &text[4..6], &text[6..8]),
+            format!("{}:{}", &text[8..10], &text[10..12]),
+        )
+    });
+    match (begin, end) {
+        (begin, end) if begin == end => format!("{} {} UTC", begin.0, begin.1),
+        ((day, from), (last, to)) if day == last => format!("{day} {from} to {to} UTC"),
+        ((day, from), (last, to)) => format!("{day} {from} to {last} {to} UTC"),
     }
 }
 
@@ -446,5 +544,22 @@ impl fmt::Display for Findings {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_names_a_day_once() {
+        let at = |seconds| Date(1_700_000_000 + seconds);
+        for (last, expected) in [
+            (5, "2023-11-14 22:13 UTC"),
+            (600, "2023-11-14 22:13 to 22:23 UTC"),
+            (7200, "2023-11-14 22:13 to 2023-11-15 00:13 UTC"),
+        ] {
+            assert_eq!(period(at(0), at(last)), expected);
+        }
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! Text      each cell has a shade, its value, and the letter of the cause if it is slow; `│` marks where the
 //!           prediction changes.
-//! SVG       the same cells with the boundary as a line; the same map always gives the same bytes.
+//! SVG       the same cells as a heat map of a report; the same map always gives the same bytes.
 
 use super::cause::Cause;
+use crate::heat::{Best, bounds};
 use crate::net::trial::evidence::Pattern;
-use crate::report::picture::{Boundary, BoundaryCell};
-use crate::table::{Table, figure};
+use crate::report::picture::{Heat, Note};
+use crate::table::{Table, figure, readable};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -103,41 +104,59 @@ impl Map {
         let letter = cell.cause.map_or(' ', Cause::letter);
         let next = self.cells[row].get(column + 1);
         let is_boundary = next.is_some_and(|next| next.predicted_slow != cell.predicted_slow);
-        format!("{shade}{}{letter}{}", short(number), if is_boundary { '│' } else { ' ' })
+        format!("{shade}{}{letter}{}", readable(number), if is_boundary { '│' } else { ' ' })
+    }
+
+    /// Returns the greatest factor by which the best comparable cell exceeds a slow one; `None` if no cell is
+    /// slow.
+    pub(super) fn slower(&self) -> Option<f64> {
+        let rows = self.cells.iter().flat_map(|row| row.iter().enumerate());
+        let slow = rows.filter(|(_, cell)| cell.cause.is_some());
+        let factors = slow.filter_map(|(at, cell)| Some(self.best(at) / cell.figure?.max(1e-9)));
+        factors.reduce(f64::max)
     }
 
     /// Returns the map as an SVG picture.
     pub fn svg(&self) -> String {
-        let drawn = |(column, cell): (usize, &Cell)| {
-            let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
-            BoundaryCell {
-                words: cell.figure.map_or("-".into(), short) + &letter,
-                tooltip: cell.cause.map(|cause| format!("{}: {}", cause.words(), cell.because)),
-                share: self.part(cell, column).sqrt(),
-                is_beyond: cell.predicted_slow,
-            }
-        };
-        Boundary {
-            title: format!(
-                "{}, {}: message (across) and socket buffers (down), bytes",
-                self.title, self.unit
-            ),
-            columns: self.messages.iter().map(u32::to_string).collect(),
-            rows: self.buffers.iter().map(|buffer| head(*buffer)).collect(),
-            cells: self.cells.iter().map(|row| row.iter().enumerate().map(drawn).collect()).collect(),
-            remark: format!("blue line: the predicted boundary; letters: causes{}", self.threshold()),
+        let figures = self.iter().filter_map(|(.., cell)| cell.figure);
+        let (all, slow, _) = self.counts();
+        Heat {
+            name: "map".into(),
+            title: format!("{}, {}", self.title, self.unit),
+            description: format!("{slow} of {all} cells are slow{}.", self.threshold()),
+            x: ("message, bytes".into(), self.messages.iter().map(u32::to_string).collect()),
+            y: ("socket buffers, bytes".into(), self.buffers.iter().map(|buffer| head(*buffer)).collect()),
+            unit: self.unit.clone(),
+            cells: self.cells.iter().map(|row| row.iter().map(|cell| cell.figure).collect()).collect(),
+            steps: bounds(STEPS, figures, Best::High),
+            best: Best::High,
+            outlines: Vec::new(),
+            boundary: BOUNDARY.into(),
+            notes: self.cells.iter().map(|row| row.iter().map(|cell| Some(cell.note())).collect()).collect(),
         }
-        .svg()
+        .picture()
+        .standalone()
     }
 }
 
-/// Formats a number in at most five characters.
-pub(super) fn short(number: f64) -> String {
-    match number {
-        n if n >= 99_999.5 => format!("{:.0}k", n / 1000.0),
-        n if n >= 99.95 => format!("{n:.0}"),
-        n if n >= 9.995 => format!("{n:.1}"),
-        n => format!("{n:.2}"),
+/// The number of colours of a map.
+const STEPS: usize = 7;
+
+/// The name of the boundary, for legends.
+pub(crate) const BOUNDARY: &str = "the predicted boundary of slow cells; letters: causes";
+
+impl Cell {
+    /// Returns the note of the cell in a picture: the letter of the cause, and a tooltip.
+    pub(super) fn note(&self) -> Note {
+        let predicted = if self.predicted_slow { "predicted to be slow" } else { "not predicted to be slow" };
+        let (mark, words) = match self.cause {
+            Some(cause) => {
+                let words = format!("slow: {}\n{}\n{predicted}", cause.words(), self.because);
+                (cause.letter().to_string(), words)
+            }
+            None => (String::new(), format!("not slow; {predicted}")),
+        };
+        Note { mark, words, is_beyond: self.predicted_slow }
     }
 }
 
@@ -213,10 +232,10 @@ mod tests {
     #[test]
     fn a_picture_is_deterministic_and_has_every_cell_and_the_boundary() {
         let svg = map().svg();
-        assert_eq!(svg.matches("<rect").count(), 1 + 4);
-        // The boundary passes to the right of the slow cell, and above it.
-        assert!(svg.contains("d=\"M76 72h60M136 72v24\""), "{svg}");
-        assert!(svg.contains("a &lt; b"));
+        assert_eq!(svg.matches("<rect").count(), 4);
+        // A boundary passes above the slow cell and to its right; there is one more in the legend.
+        assert_eq!(svg.matches("class=\"boundary\"").count(), 2, "{svg}");
+        assert!(svg.contains("a &lt; b") && svg.contains(">system</text>") && svg.contains(">23.4 N</text>"));
         assert_eq!(svg, map().svg());
     }
 }

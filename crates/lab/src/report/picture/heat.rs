@@ -1,17 +1,26 @@
 //! Heat maps: a value for each combination of two parameters, shown as a colour and as a number.
 //!
 //! Colours   seven steps of viridis, which is readable for the colour-blind and in greyscale. The caller
-//!           gives the boundaries of the steps, so that they can coincide with meaningful limits.
+//!           gives the boundaries of the steps, so that they can coincide with meaningful limits, and which
+//!           values are good: the best ones are yellow, whether they are high or low.
+//! Size      as wide as a page; cells become wider if there are few of them, up to a limit.
 //! Outlines  drawn around named regions.
+//! Boundary  a line between cells on either side of a boundary that the notes give.
 //! Notes     a note is a mark next to the value of a cell, and a tooltip.
 
-use super::canvas::{Canvas, at, value, width};
+use super::canvas::{Canvas, at, width};
 use super::svg::Picture;
+use crate::heat::Best;
 use crate::report::data::{Data, number};
+use crate::table::readable;
+use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Width and height of a cell; the width grows with long texts.
+/// The width of a page, which a map fills.
+const PAGE: f64 = 1072.0;
+/// The least width of a cell, the greatest to which it is stretched, and the height. Long texts widen a cell.
 const ACROSS: f64 = 50.0;
+const ACROSS_MAX: f64 = 150.0;
 const DOWN: f64 = 27.0;
 const TOP: f64 = 62.0;
 /// Colour steps.
@@ -35,6 +44,8 @@ pub struct Note {
     pub mark: String,
     /// The text of the tooltip.
     pub words: String,
+    /// Whether the cell is beyond the boundary.
+    pub is_beyond: bool,
 }
 
 /// A heat map.
@@ -56,8 +67,12 @@ pub struct Heat {
     pub cells: Vec<Vec<Option<f64>>>,
     /// The lower bounds of the colour steps, ascending, at most seven. Smaller values have the first colour.
     pub steps: Vec<f64>,
+    /// Which values are good.
+    pub best: Best,
     /// Outlined regions.
     pub outlines: Vec<Outline>,
+    /// The name of the boundary.
+    pub boundary: String,
     /// Rows of notes; empty, or as many as there are cells.
     pub notes: Vec<Vec<Option<Note>>>,
 }
@@ -67,7 +82,8 @@ impl Heat {
         let count = self.steps.iter().take(STEPS).filter(|begin| cell >= **begin).count();
         let last = self.steps.len().clamp(1, STEPS) - 1;
         // With fewer steps than colours, spread the steps over the whole palette.
-        count.saturating_sub(1) * (STEPS - 1) / last.max(1)
+        let step = count.saturating_sub(1) * (STEPS - 1) / last.max(1);
+        if self.best == Best::High { step } else { STEPS - 1 - step }
     }
 
     /// Returns the note of a cell.
@@ -77,9 +93,42 @@ impl Heat {
 
     /// Returns the text of a cell.
     fn words(&self, row: usize, column: usize) -> Option<String> {
-        let shown = format!("{:.1}", self.cells[row][column]?);
+        let shown = self.shown(self.cells[row][column]?);
         let mark = self.note(row, column).map(|note| note.mark.as_str()).filter(|mark| !mark.is_empty());
         Some(mark.map_or(shown.clone(), |mark| format!("{shown} {mark}")))
+    }
+
+    /// Formats a value with the digits that all cells of the map have.
+    fn shown(&self, cell: f64) -> String {
+        let most = self.cells.iter().flatten().flatten().fold(0.0, |most: f64, cell| most.max(cell.abs()));
+        match cell.abs() {
+            size if size >= 9_999.5 => readable(cell),
+            size if size >= 999.5 => format!("{cell:.0}"),
+            _ if most < 1.0 => format!("{cell:.3}"),
+            _ if most < 10.0 => format!("{cell:.2}"),
+            _ => format!("{cell:.1}"),
+        }
+    }
+
+    /// Returns the boundary as SVG path data: the sides between cells that have data and differ.
+    fn path(&self, (left, top): (f64, f64), across: f64) -> String {
+        let is_beyond = |row: usize, column: usize| self.note(row, column).map(|note| note.is_beyond);
+        let differs =
+            |one: Option<bool>, other: Option<bool>| one.is_some() && other.is_some() && one != other;
+        let mut path = String::new();
+        for row in 0..self.y.1.len() {
+            for column in 0..self.x.1.len() {
+                let (x, y) = (left + across * column as f64, top + DOWN * row as f64);
+                let cell = is_beyond(row, column);
+                if differs(cell, is_beyond(row, column + 1)) {
+                    let _ = write!(path, "M{} {}v{DOWN}", at(x + across), at(y));
+                }
+                if differs(cell, is_beyond(row + 1, column)) {
+                    let _ = write!(path, "M{} {}h{}", at(x), at(y + DOWN), at(across));
+                }
+            }
+        }
+        path
     }
 
     /// Draws the figure.
@@ -88,14 +137,19 @@ impl Heat {
         let (columns, rows) = (self.x.1.len(), self.y.1.len());
         let words = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
         let words = words.filter_map(|(row, column)| self.words(row, column));
-        let across = words.map(|words| width(&words, 11.0) + 6.0).fold(ACROSS, f64::max);
+        let heads = self.x.1.iter().map(|place| width(place, 12.0) + 8.0);
+        let across = words.map(|words| width(&words, 12.0) + 6.0).chain(heads).fold(ACROSS, f64::max);
+        let stretched = ((PAGE - left - 10.0) / columns.max(1) as f64).min(ACROSS_MAX).floor();
+        let across = across.max(stretched);
         let legend = self.steps.iter().take(STEPS).map(|begin| step_width(*begin)).sum::<f64>();
-        let wide =
-            (left + across * columns as f64 + 10.0).max(left + legend + width(&self.unit, 11.0)).max(560.0);
-        let high = TOP + DOWN * rows as f64 + 56.0;
+        let legend = left + legend + width(&self.legend_unit(), 11.0) + 10.0;
+        let wide = (left + across * columns as f64 + 10.0).max(legend).max(560.0);
+        let path = self.path((left, TOP), across);
+        let rows_below = if self.outlines.is_empty() && path.is_empty() { 0.0 } else { 22.0 };
+        let high = TOP + DOWN * rows as f64 + 34.0 + rows_below;
         let mut canvas = Canvas::default();
-        canvas.words(8.0, 18.0, "", &format!("{}, across", self.x.0));
-        canvas.words(8.0, 36.0, "", &format!("{}, down", self.y.0));
+        canvas.words(8.0, 18.0, "", &format!("across: {}", self.x.0));
+        canvas.words(8.0, 36.0, "", &format!("down: {}", self.y.0));
         for (column, place) in self.x.1.iter().enumerate() {
             canvas.words(left + across * (column as f64 + 0.5), TOP - 8.0, "soft mid", place);
         }
@@ -106,7 +160,7 @@ impl Heat {
             for (column, cell) in cells.iter().enumerate() {
                 let (x, y) = (left + across * column as f64, TOP + DOWN * row as f64);
                 let colour = cell.map_or("x".to_owned(), |cell| self.step(cell).to_string());
-                let shown = cell.map_or("no data".to_owned(), |cell| format!("{cell:.1}"));
+                let shown = cell.map_or("no data".to_owned(), |cell| self.shown(cell));
                 let element = format!(
                     "<rect class=\"cell v h{colour}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
                     at(x + 0.5),
@@ -123,7 +177,7 @@ impl Heat {
                 canvas.place(&element, &says);
                 if let Some(words) = self.words(row, column) {
                     let place = (x + across / 2.0, y + DOWN * 0.65);
-                    canvas.words(place.0, place.1, &format!("small mid on{colour}"), &words);
+                    canvas.words(place.0, place.1, &format!("mid on{colour}"), &words);
                 }
             }
         }
@@ -133,13 +187,22 @@ impl Heat {
             let path = format!("d=\"M{} {}h{}v{}h-{}z\"", at(x), at(y), at(width), at(height), at(width));
             canvas.add(format!("<path class=\"halo\" {path}/>\n<path class=\"outline\" {path}/>"));
         }
-        self.legend(&mut canvas, left, high - 34.0);
+        if !path.is_empty() {
+            canvas
+                .add(format!("<path class=\"halo\" d=\"{path}\"/>\n<path class=\"boundary\" d=\"{path}\"/>"));
+        }
+        self.legend(&mut canvas, left, TOP + DOWN * rows as f64 + 12.0, !path.is_empty());
         let data = self.data();
         let Heat { name, title, description, .. } = self;
         Picture { name, title, description, data, width: wide, height: high, elements: canvas.0 }
     }
 
-    fn legend(&self, canvas: &mut Canvas, left: f64, top: f64) {
+    fn legend_unit(&self) -> String {
+        let best = if self.best == Best::High { "more" } else { "less" };
+        format!("{}; {best} is better", self.unit)
+    }
+
+    fn legend(&self, canvas: &mut Canvas, left: f64, top: f64, has_boundary: bool) {
         let mut x = left;
         for begin in self.steps.iter().take(STEPS) {
             let words = step_words(*begin);
@@ -152,12 +215,13 @@ impl Heat {
             canvas.words(x + 19.0, top + 11.0, "small soft", &words);
             x += step_width(*begin);
         }
-        canvas.words(x, top + 11.0, "small soft", &self.unit);
+        canvas.words(x, top + 11.0, "small soft", &self.legend_unit());
         let mut x = left;
-        for outline in &self.outlines {
-            canvas.add(format!("<path class=\"outline\" d=\"M{} {}h24\"/>", at(x), at(top + 26.0)));
-            canvas.words(x + 30.0, top + 30.0, "small soft", &outline.name);
-            x += 44.0 + width(&outline.name, 11.0);
+        let outlines = self.outlines.iter().map(|outline| ("outline", &outline.name));
+        for (class, name) in outlines.chain(has_boundary.then_some(("boundary", &self.boundary))) {
+            canvas.add(format!("<path class=\"{class}\" d=\"M{} {}h24\"/>", at(x), at(top + 28.0)));
+            canvas.words(x + 30.0, top + 32.0, "small soft", name);
+            x += 44.0 + width(name, 11.0);
         }
     }
 
@@ -175,7 +239,7 @@ impl Heat {
 
 /// Returns the legend of a step.
 fn step_words(begin: f64) -> String {
-    format!("from {}", value(begin))
+    format!("from {}", readable(begin))
 }
 
 /// Returns the width of a step in the legend.
@@ -197,7 +261,9 @@ mod tests {
             unit: "Mbit/s".into(),
             cells: vec![vec![Some(1.5), Some(11.0)], vec![None, Some(60.0)]],
             steps: vec![0.0, 2.6, 10.0, 20.0, 30.0, 40.0, 50.0],
+            best: Best::High,
             outlines: vec![Outline { columns: 0..1, rows: 0..2, name: "slow".into() }],
+            boundary: "the rule".into(),
             notes: Vec::new(),
         }
     }
@@ -216,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_note_is_a_mark_in_its_cell_and_a_tooltip() {
-        let note = |mark: &str| Some(Note { mark: mark.into(), words: "it <waits>".into() });
+        let note =
+            |mark: &str| Some(Note { mark: mark.into(), words: "it <waits>".into(), is_beyond: mark == "N" });
         let notes = vec![vec![note("N"), None], vec![note("N"), note("")]];
         let elements = Heat { notes, ..example() }.picture().elements;
         assert!(elements.contains("message: 100\nbuffer: 2000\nit &lt;waits&gt;</title>"), "{elements}");
@@ -226,18 +293,26 @@ mod tests {
         );
         // A cell without data has no mark, and a cell without a mark shows only its value.
         assert!(!elements.contains("no data N") && elements.contains(">60.0</text>"), "{elements}");
+        // The boundary runs between the two notes that differ, in the second row.
+        assert_eq!(elements.matches("class=\"boundary\"").count(), 2, "{elements}");
+        assert!(elements.contains("v27\"/>") && elements.contains(">the rule</text>"), "{elements}");
     }
 
     #[test]
     fn long_texts_and_legends_fit() {
-        let plain = example().picture();
-        let notes = vec![vec![Some(Note { mark: "N".into(), words: String::new() }), None], vec![None, None]];
+        let many = |cells: &str| Heat {
+            x: ("message".into(), vec!["1".into(); 24]),
+            cells: vec![vec![cells.parse().ok(); 24]; 2],
+            ..example()
+        };
+        let (short, long) = (many("1.5").picture(), many("1234567").picture());
+        assert!(short.width > PAGE && long.width > short.width, "{} {}", short.width, long.width);
+        let note = Note { mark: "N".into(), ..Note::default() };
+        let notes = vec![vec![Some(note), None], vec![None, None]];
         let cells = vec![vec![Some(47_995.2), Some(1.0)], vec![None, None]];
         let steps = (0..7).map(|step| f64::from(step) * 12_345.6).collect();
         let wide = Heat { notes, cells, steps, ..example() }.picture();
-        assert!(wide.width > plain.width, "{} {}", wide.width, plain.width);
-        assert!(wide.elements.contains(">47995.2 N</text>") && !wide.elements.contains("width=\"49\""));
-        assert!(plain.elements.contains("width=\"49\""));
+        assert!(wide.elements.contains(">48 k N</text>"), "{}", wide.elements);
     }
 
     #[test]
@@ -246,5 +321,8 @@ mod tests {
         assert_eq!([-1.0, 5.0, 10.0, 39.9, 40.0].map(|cell| heat.step(cell)), [0, 0, 3, 3, 6]);
         let one = Heat { steps: vec![0.0], ..example() };
         assert_eq!(one.step(7.0), 0);
+        // The best values have the last colour.
+        let low = Heat { best: Best::Low, ..heat };
+        assert_eq!([5.0, 10.0, 40.0].map(|cell| low.step(cell)), [6, 3, 0]);
     }
 }

@@ -3,7 +3,7 @@
 //! Purpose   figures that are readable in light and dark mode, in which no information depends on colour
 //!           alone. The same figure always gives the same bytes.
 //! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each is converted into a [`Picture`].
-//! Files     [`Ladder`] and [`Boundary`] are standalone files, without the style and script of a page.
+//! Files     [`Ladder`] is a standalone file, without the style and script of a page.
 //! Tooltips  are `<title>` elements, which browsers show without a script; the page's script shows them
 //!           without delay.
 //! Accessibility  every figure has a title and a description for screen readers, and its data as a table.
@@ -11,7 +11,6 @@
 
 mod axis;
 mod bars;
-mod boundary;
 mod canvas;
 mod heat;
 mod ladder;
@@ -22,7 +21,6 @@ mod svg;
 
 pub use axis::Scale;
 pub use bars::Bars;
-pub use boundary::{Boundary, BoundaryCell};
 pub use heat::{Heat, Note, Outline};
 pub use ladder::{Ladder, Rung};
 pub use lines::{Line, Lines, Mark};

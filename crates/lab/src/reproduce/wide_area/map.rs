@@ -1,7 +1,7 @@
 //! The throughput map of paper \[2\] over message length and socket buffer size: figures 3 to 6 and 8.
 
 use super::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
-use crate::heat::{self, HeatMap, Shades};
+use crate::heat::{self, Best, HeatMap, Shades};
 use crate::report::Picture;
 use crate::report::picture::{Heat, Outline};
 use kiban_tcpip::tcp;
@@ -200,7 +200,9 @@ impl Map {
             unit: "Mbit/s".to_owned(),
             cells,
             steps: vec![0.0, 2.6, SLOW_MBPS, 20.0, 30.0, USUAL_MBPS, 50.0],
+            best: Best::High,
             outlines: outline.into_iter().collect(),
+            boundary: String::new(),
             notes: Vec::new(),
         }
         .picture()
