@@ -160,7 +160,29 @@ fn is_sound(found: &Value) {
     for contrast in ["contrastLight", "contrastDark"] {
         assert!(found[contrast]["ratio"].as_f64().is_some_and(|ratio| ratio >= 4.5), "{}", found[contrast]);
     }
-    assert_eq!(found["overflow"], 0, "the page scrolls sideways on a narrow screen");
+    let none = serde_json::json!([]);
+    let layouts = found["layouts"].as_array().expect("layouts");
+    assert_eq!(layouts.len(), 6, "three widths, folded and open");
+    for layout in layouts.iter().chain([&found["print"]]) {
+        assert_eq!(layout["overflow"], 0, "the page scrolls sideways: {layout}");
+        assert_eq!((&layout["clipped"], &layout["overlapping"]), (&none, &none), "{layout}");
+    }
+    assert_eq!(found["canary"], serde_json::json!([1, 1]));
+    let print = &found["print"];
+    assert!(print["pages"].as_u64().is_some_and(|pages| pages > 0), "{print}");
+    assert_eq!((&print["divided"], &print["orphans"]), (&0.into(), &0.into()), "{print}");
+
+    let tabs = found["tabs"].as_array().expect("stops of the tab key");
+    let says = |place: usize| tabs.get(place).and_then(|stop| stop["says"].as_str());
+    assert_eq!(says(0), Some("Skip to the content"));
+    assert!(tabs.len() > 3 && tabs.iter().all(|stop| stop["isOutlined"] == true), "{tabs:?}");
+    assert_eq!(found["unreachable"], 0, "charts that the tab key does not reach");
+    assert!(found["arrow"].as_str().is_some_and(|says| says.contains('\n')), "{}", found["arrow"]);
+}
+
+/// Returns whether one of the stops of the tab key is a chart.
+fn reaches_a_chart(found: &Value) -> bool {
+    found["tabs"].as_array().is_some_and(|tabs| tabs.iter().any(|stop| stop["isChart"] == true))
 }
 
 #[test]
@@ -188,8 +210,13 @@ fn a_browser_opens_the_page_of_a_run() {
     }
     let Some(found) = browsed(&folder.join("plan.lab/report.html"), "run-page-browser") else { return };
     is_sound(&found);
-    // Two metrics for each of two profiles, with nine cells each.
-    assert_eq!((&found["svgs"], &found["plain"]), (&4.into(), &36.into()));
+    // Two metrics for each of two profiles, with nine cells each. One of the maps has only zeros.
+    assert_eq!((&found["svgs"], &found["plain"]), (&3.into(), &27.into()));
+    assert!(reaches_a_chart(&found), "{}", found["tabs"]);
+    // The first screen has the verdict and one map; the rest is folded, on paper as well.
+    let height = |place: usize| found["layouts"][place]["height"].as_u64().expect("a height");
+    assert!(height(4) < 1200 && height(5) > 2 * height(4), "{}", found["layouts"]);
+    assert!(found["print"]["pages"].as_u64().is_some_and(|pages| pages <= 2), "{}", found["print"]);
 }
 
 /// `kiban lab explain` writes the same kind of page for a capture.

@@ -3,10 +3,10 @@
 //     node browse.mjs CHROMIUM REPORT FOLDER
 //
 // Purpose   make observations that need a browser: requests, errors, tooltips, downloads, dark mode, the
-//           accessibility tree.
+//           accessibility tree, the order of the tab key, and the layout at three widths and on paper.
 // Method    use the DevTools protocol over two pipes (--remote-debugging-pipe), which needs no package, port or
 //           network.
-// FOLDER    the directory for screenshots (light, dark, narrow, and plain, that is, without JavaScript) and the
+// FOLDER    the directory for screenshots (light, dark, one for each width), the printed page and the
 //           downloaded file.
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -153,10 +153,13 @@ answer.download.expected = await run(`(() => {
   return new TextDecoder().decode(Uint8Array.from(atob(link.href.split(",")[1]), (one) => one.charCodeAt(0)));
 })()`);
 
-// The accessibility tree, for screen readers.
+// The accessibility tree, for screen readers. What is folded is not part of it.
+const unfold = (open) => run(`document.querySelectorAll("details").forEach((one) => { one.open = ${open}; })`);
+await unfold(true);
 const { nodes } = await page("Accessibility.getFullAXTree");
 const named = nodes.filter((node) => !node.ignored && ["image", "img", "graphics-document"].includes(node.role?.value));
 answer.images = named.map((node) => ({ name: node.name?.value ?? "", description: node.description?.value ?? "" }));
+await unfold(false);
 answer.svgs = await run(`document.querySelectorAll("svg").length`);
 answer.headings = await run(`[...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map((one) => Number(one.tagName[1]))`);
 answer.tables = await run(`[...document.querySelectorAll("table")].filter((one) => !one.caption || !one.querySelector("th[scope=col]")).length`);
@@ -174,9 +177,15 @@ const contrast = `(() => {
     return [255, 255, 255];
   };
   let least = { ratio: 99 };
-  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, figcaption span, svg text:not([class*=on])")) {
+  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, figcaption span, svg text:not([class*=' on'])")) {
     const style = getComputedStyle(one);
     const [front, back] = [light(numbers(one instanceof SVGElement ? style.fill : style.color)), light(behind(one))];
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
+  }
+  // The text of a cell lies on the rectangle before it.
+  for (const one of document.querySelectorAll("svg text[class*=' on']")) {
+    const [front, back] = [light(numbers(getComputedStyle(one).fill)), light(numbers(getComputedStyle(one.previousElementSibling).fill))];
     const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
     if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
   }
@@ -189,11 +198,96 @@ answer.dark = await ground();
 answer.contrastDark = await run(contrast);
 await shot("dark");
 
+// The layout: how far the page scrolls sideways (wide elements scroll within their own frames), texts that a
+// figure clips, and texts of one figure that overlap.
+const layout = `(() => {
+  const clipped = [];
+  const overlapping = [];
+  for (const svg of document.querySelectorAll("svg")) {
+    if (!svg.checkVisibility()) continue;
+    const frame = svg.viewBox.baseVal;
+    const texts = [...svg.querySelectorAll("text")].map((text) => ({ says: text.textContent, box: text.getBBox() }));
+    const name = svg.querySelector("title").textContent.slice(0, 40);
+    for (const { says, box } of texts)
+      if (box.x < -1 || box.y < -1 || box.x + box.width > frame.width + 1 || box.y + box.height > frame.height + 1)
+        clipped.push(name + ": " + says);
+    texts.forEach(({ says, box: one }, number) => {
+      for (const { says: other, box: two } of texts.slice(number + 1)) {
+        const across = Math.min(one.x + one.width, two.x + two.width) - Math.max(one.x, two.x);
+        const down = Math.min(one.y + one.height, two.y + two.height) - Math.max(one.y, two.y);
+        // The boxes are as high as the font's longest letters.
+        if (across > 1 && down > 5) overlapping.push(name + ": " + says + " | " + other);
+      }
+    });
+  }
+  const { scrollWidth, clientWidth, scrollHeight } = document.documentElement;
+  return { overflow: scrollWidth - clientWidth, height: scrollHeight, clipped, overlapping };
+})()`;
 await scheme("light");
-await size(390, 844);
-// The page itself must not scroll horizontally; wide elements scroll within their own frames.
-answer.overflow = await run(`document.documentElement.scrollWidth - document.documentElement.clientWidth`);
-await shot("narrow");
+answer.layouts = [];
+for (const width of [360, 800, 1400]) {
+  await size(width, 900);
+  for (const open of [false, true]) {
+    await unfold(open);
+    answer.layouts.push({ width, open, ...(await run(layout)) });
+  }
+  await unfold(false);
+  await shot(`width-${width}`);
+}
+
+// The checks find a text outside of its figure, and one on top of another.
+answer.canary = await run(`(() => {
+  const svg = document.querySelector("svg");
+  const copies = [0, 1].map(() => svg.appendChild(svg.querySelector("text").cloneNode(true)));
+  copies[1].setAttribute("x", -500);
+  const { clipped, overlapping } = ${layout};
+  copies.forEach((copy) => copy.remove());
+  return [clipped.length, overlapping.length];
+})()`);
+
+// Paper: the number of pages, and captions or figures that may be divided.
+const { data } = await page("Page.printToPDF", { printBackground: true });
+const printed = Buffer.from(data, "base64");
+writeFileSync(join(folder, "printed.pdf"), printed);
+await page("Emulation.setEmulatedMedia", { media: "print" });
+await size(720, 1000);
+answer.print = {
+  pages: printed.toString("latin1").match(/\/Type\s*\/Page\b/g)?.length ?? 0,
+  divided: await run(`[...document.querySelectorAll("figure, tr")].filter((one) => getComputedStyle(one).breakInside !== "avoid").length`),
+  orphans: await run(`[...document.querySelectorAll("figcaption, caption, h2, h3")].filter((one) => getComputedStyle(one).breakAfter !== "avoid").length`),
+  ...(await run(layout)),
+};
+await page("Emulation.setEmulatedMedia", { media: "" });
+
+// Keys: the tab key visits the elements in the order of the page, and charts among them; an arrow key in a
+// chart shows the tooltip of its first element.
+await size(1400, 900);
+await run(`document.activeElement.blur(); scrollTo(0, 0)`);
+const key = async (key, code) => {
+  await page("Input.dispatchKeyEvent", { type: "rawKeyDown", key, code: key, windowsVirtualKeyCode: code });
+  await page("Input.dispatchKeyEvent", { type: "keyUp", key, code: key, windowsVirtualKeyCode: code });
+};
+answer.tabs = [];
+for (let turn = 0; turn < 40; turn += 1) {
+  await key("Tab", 9);
+  const stop = await run(`(() => {
+    const one = document.activeElement;
+    if (one === document.body) return null;
+    const style = getComputedStyle(one);
+    return {
+      place: [...document.querySelectorAll("*")].indexOf(one),
+      isChart: one.matches("figure > .wide") && one.querySelector("svg") !== null,
+      isOutlined: style.outlineStyle !== "none" || one.matches(".skip"),
+      says: (one.getAttribute("aria-label") ?? one.textContent).slice(0, 60),
+    };
+  })()`);
+  if (!stop || stop.place < (answer.tabs.at(-1)?.place ?? -1)) break;
+  answer.tabs.push(stop);
+}
+answer.unreachable = await run(`[...document.querySelectorAll("svg")].filter((one) => one.closest("figure > .wide")?.tabIndex !== 0).length`);
+await run(`document.querySelector("figure > .wide").focus()`);
+await key("ArrowRight", 39);
+answer.arrow = await run(`document.getElementById("tip").hidden ? null : document.getElementById("tip").textContent`);
 
 // Without JavaScript, the elements must still have tooltips.
 await size(1280, 900);

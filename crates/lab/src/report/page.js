@@ -1,4 +1,5 @@
 // Tooltips: the text of an element is its <title>. Without this script browsers show it after a delay.
+// Keys: in a chart that has the focus, the arrow keys select an element and show its tooltip.
 (() => {
   "use strict";
   const tip = document.getElementById("tip");
@@ -6,20 +7,51 @@
     title.parentNode.dataset.says = title.textContent;
     title.remove();
   }
-  const hide = () => { tip.hidden = true; };
-  const show = (event) => {
-    const place = event.target instanceof Element ? event.target.closest("[data-says]") : null;
-    if (!place) return hide();
-    tip.textContent = place.dataset.says;
+  let selected = null;
+  const hide = () => {
+    tip.hidden = true;
+    selected?.classList.remove("now");
+    selected = null;
+  };
+  const show = (place, x, y) => {
+    if (tip.textContent !== place.dataset.says) tip.textContent = place.dataset.says;
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
-    const left = event.clientX + 14 + width > innerWidth ? event.clientX - 14 - width : event.clientX + 14;
-    const top = event.clientY + 14 + height > innerHeight ? event.clientY - 14 - height : event.clientY + 14;
+    const left = x + 14 + width > innerWidth ? x - 14 - width : x + 14;
+    const top = y + 14 + height > innerHeight ? y - 14 - height : y + 14;
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${Math.max(4, top)}px`;
   };
-  addEventListener("pointermove", show);
-  addEventListener("pointerdown", show);
-  addEventListener("scroll", hide, { passive: true });
+  const point = (event) => {
+    const place = event.target instanceof Element ? event.target.closest("[data-says]") : null;
+    hide();
+    if (place) show(place, event.clientX, event.clientY);
+  };
+  const follow = () => {
+    if (!selected) return hide();
+    const box = selected.getBoundingClientRect();
+    show(selected, box.x + box.width / 2, box.y + box.height / 2);
+  };
+  const press = (event) => {
+    const places = [...event.currentTarget.querySelectorAll("[data-says]")];
+    const across = places.filter((place) => place.getAttribute("y") === places[0].getAttribute("y")).length;
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across }[event.key];
+    const now = places.indexOf(selected);
+    const next = places[now < 0 ? 0 : now + step];
+    if (!step || !next) return;
+    event.preventDefault();
+    hide();
+    selected = next;
+    selected.classList.add("now");
+    selected.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    follow();
+  };
+  for (const chart of document.querySelectorAll("figure > .wide")) {
+    chart.addEventListener("keydown", press);
+    chart.addEventListener("blur", hide);
+  }
+  addEventListener("pointermove", point);
+  addEventListener("pointerdown", point);
+  addEventListener("scroll", follow, { passive: true, capture: true });
   addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 })();
