@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_period_names_a_day_once() {
-        let at = |seconds| Date(1_700_000_000 + seconds);
+        let at = |seconds: i64| Date(1_700_000_000 + seconds);
         for (last, expected) in [
             (5, "2023-11-14 22:13 UTC"),
             (600, "2023-11-14 22:13 to 22:23 UTC"),
