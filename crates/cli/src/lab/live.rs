@@ -328,10 +328,10 @@ mod tests {
 
     #[test]
     fn a_map_that_is_too_large_is_scrolled_below_its_head_and_beside_its_labels() {
-        let map = "rate, message down, buffer across\n      2000    4000  8000\n----  ------  ------  ----\n \
+        let map = "rate, message down, buffer across\n        2000    4000  8000\n----  ------  ------  ----\n \
                    500  ·  1.5  ▒ 22.0  █ 9\n1000  ·  0.8  ▓ 35.0  █ 8\n1500  ·  1.7  ▓ 31.0  █ 7\n";
         let text = Scrolled::of(map);
-        assert_eq!((text.width(), text.height()), (25, 6));
+        assert_eq!((text.width(), text.height()), (26, 6));
         let whole: Vec<String> = map.lines().map(Into::into).collect();
         assert_eq!(text.rows(0, 0), whole);
         assert_eq!(
