@@ -300,12 +300,13 @@ mod tests {
 
     #[test]
     fn long_texts_and_legends_fit() {
-        let many = |cells: &str| Heat {
+        let many = |mark: &str| Heat {
             x: ("message".into(), vec!["1".into(); 24]),
-            cells: vec![vec![cells.parse().ok(); 24]; 2],
+            cells: vec![vec![Some(1.5); 24]; 2],
+            notes: vec![vec![Some(Note { mark: mark.into(), ..Note::default() }); 24]; 2],
             ..example()
         };
-        let (short, long) = (many("1.5").picture(), many("1234567").picture());
+        let (short, long) = (many("N").picture(), many("NNNNNNNN").picture());
         assert!(short.width > PAGE && long.width > short.width, "{} {}", short.width, long.width);
         let note = Note { mark: "N".into(), ..Note::default() };
         let notes = vec![vec![Some(note), None], vec![None, None]];
