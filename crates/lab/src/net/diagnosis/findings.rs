@@ -381,7 +381,7 @@ impl Findings {
         let fact = |name: &str, value: String| (name.to_owned(), value);
         let mut facts = Vec::new();
         facts.extend(self.measured.map(|(first, last)| fact("Measured", period(first, last))));
-        let server = self.server.board.as_ref().map_or(String::new(), |board| format!(" (board {board})"));
+        let server = self.server.board.as_ref().map_or(String::new(), |board| format!(" to board {board}"));
         let Welcome { kernel, kiban, .. } = &self.server;
         facts.push(fact("To", format!("{}{server}: {kernel}, kiban {kiban}", self.host)));
         facts.extend(self.environment.as_ref().map(|environment| fact("From", environment.line())));
