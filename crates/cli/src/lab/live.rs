@@ -153,7 +153,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: &mut 
     place.across = place.across.min(text.width().saturating_sub(inner.width.into()));
     place.down = place.down.min(text.height().saturating_sub(inner.height.into()));
     let shown = text.rows(place.across, place.down);
-    let lines: Vec<Line<'_>> = shown.iter().map(|row| colored(row, place.has_colours)).collect();
+    let lines: Vec<Line<'_>> = shown.iter().map(|row| coloured(row, place.has_colours)).collect();
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
@@ -201,22 +201,22 @@ impl<'a> Scrolled<'a> {
 }
 
 /// Gives the five shades of a map colours that colour-blind readers can tell apart (those of viridis).
-fn colored(row: &str, has_colours: bool) -> Line<'_> {
+fn coloured(row: &str, has_colours: bool) -> Line<'_> {
     const SHADES: [(char, u8); 5] = [('·', 61), ('░', 31), ('▒', 36), ('▓', 77), ('█', 220)];
-    let is_shade = |letter: char| SHADES.iter().any(|&(shade, _)| shade == letter);
+    let colour_of = |letter| SHADES.iter().find(|&&(shade, _)| shade == letter).map(|&(_, colour)| colour);
+    let next =
+        |text: &str| text.char_indices().find_map(|(at, letter)| Some((at, letter, colour_of(letter)?)));
     if !has_colours {
         return Line::raw(row);
     }
     let mut spans = Vec::new();
     let mut rest = row;
-    while let Some(at) = rest.find(is_shade) {
+    while let Some((at, shade, colour)) = next(rest) {
         let (before, from) = rest.split_at(at);
-        spans.push(Span::raw(before));
         // The figure follows the shade.
-        let figure = from.trim_start_matches(is_shade).trim_start();
+        let figure = from[shade.len_utf8()..].trim_start();
         let end = from.len() - figure.len() + figure.find([' ', ',']).unwrap_or(figure.len());
-        let color = SHADES.iter().find(|&&(shade, _)| from.starts_with(shade)).map(|&(_, color)| color);
-        spans.push(Span::styled(&from[..end], Style::new().fg(color.map_or(Color::Reset, Color::Indexed))));
+        spans.extend([Span::raw(before), Span::styled(&from[..end], Color::Indexed(colour))]);
         rest = &from[end..];
     }
     spans.push(Span::raw(rest));
@@ -350,10 +350,10 @@ mod tests {
 
     #[test]
     fn shades_have_colours_unless_they_are_unwanted() {
-        let line = colored("1000  ·  0.8  █ 8", true);
+        let line = coloured("1000  ·  0.8  █ 8", true);
         let colors: Vec<_> = line.spans.iter().map(|span| (&*span.content, span.style.fg)).collect();
         let (dark, light) = (Some(Color::Indexed(61)), Some(Color::Indexed(220)));
         assert_eq!(colors, [("1000  ", None), ("·  0.8", dark), ("  ", None), ("█ 8", light), ("", None)]);
-        assert_eq!(colored("█ 8", false).spans.len(), 1);
+        assert_eq!(coloured("█ 8", false).spans.len(), 1);
     }
 }

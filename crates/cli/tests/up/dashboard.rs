@@ -5,9 +5,10 @@
 
 use crate::common::{ECHO, LONG, PORT, TestDir, connect, echo, enter, run, spawn};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+const DASHBOARD: &str = include_str!("../../../../examples/service/grafana.json");
 const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9464\"\n";
 const SCRAPES: &str = "scrape_configs: [{job_name: kiban, scrape_interval: 1s, \
     static_configs: [{targets: ['127.0.0.1:9464']}]}]\n";
@@ -52,9 +53,7 @@ fn prometheus_answers_every_query_of_the_dashboard() {
     if !enter() {
         return;
     }
-    let dashboard = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/service/grafana.json");
-    let dashboard = std::fs::read_to_string(dashboard).expect("it is in the repository");
-    let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("a list");
     assert!(panels.len() > 10, "{} panels", panels.len());
 
@@ -99,8 +98,7 @@ fn prometheus_answers_every_query_of_the_dashboard() {
 
 #[test]
 fn no_panels_of_the_dashboard_overlap() {
-    let dashboard = include_str!("../../../../examples/service/grafana.json");
-    let dashboard: Value = serde_json::from_str(dashboard).expect("JSON");
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
     let places: Vec<[i64; 4]> = dashboard["panels"]
         .as_array()
         .expect("a list")

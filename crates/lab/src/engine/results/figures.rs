@@ -19,7 +19,7 @@ use crate::engine::results::explanation::Explanation;
 use crate::engine::results::summary::{Row, Summary};
 use crate::heat::{self, Best, HeatMap as TextMap, Shades};
 use crate::nearest::suggest;
-use crate::report::picture::{self, Heat, Line, Lines, Scale};
+use crate::report::picture::{self, Heat, Line, Lines, STEPS, Scale};
 use crate::table::{Table, readable};
 use std::collections::BTreeMap;
 
@@ -27,8 +27,6 @@ use std::collections::BTreeMap;
 pub const PICTURES_MAX: usize = 64;
 /// The maximum number of curves per picture.
 pub const CURVES_MAX: usize = 7;
-/// The number of colour steps of a heat map.
-const STEPS: usize = 7;
 
 /// A figure.
 #[derive(Clone, PartialEq, Debug)]
@@ -178,7 +176,7 @@ impl<'a> Drawn<'a> {
     }
 
     fn head(&self) -> String {
-        if self.unit.is_empty() { self.what.clone() } else { format!("{}, {}", self.what, self.unit) }
+        with_unit(&self.what, self.unit)
     }
 
     fn median(&self, row: &Row) -> Option<f64> {
@@ -204,26 +202,31 @@ pub(crate) fn label(name: &str) -> String {
     ];
     let found = UNITS.iter().find_map(|(end, unit)| Some((name.strip_suffix(end)?, *unit)));
     let (plain, unit) = found.unwrap_or((name, ""));
-    let plain = plain.replace('_', " ");
-    if unit.is_empty() { plain } else { format!("{plain}, {unit}") }
+    with_unit(&plain.replace('_', " "), unit)
+}
+
+/// Returns a name with its unit, if it has one.
+pub(crate) fn with_unit(name: &str, unit: &str) -> String {
+    if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") }
+}
+
+/// Returns the words of the question for the value of a parameter, if it has any.
+fn words(question: &str, name: &str, value: &Value) -> Option<String> {
+    questions::find(question)?.words(name, value)
 }
 
 /// Returns the value of a parameter for people.
 pub(crate) fn shown(question: &str, name: &str, value: &Value) -> String {
-    let words = questions::find(question).and_then(|question| question.words(name, value));
-    words.unwrap_or_else(|| value.to_string())
+    words(question, name, value).unwrap_or_else(|| value.to_string())
 }
 
 /// Returns a point in words: `Nagle on; message, bytes: 1000`.
 pub(crate) fn described(question: &str, point: &Point) -> String {
-    let words = |(name, value): (&String, &Value)| {
-        let phrase = questions::find(question).and_then(|question| question.words(name, value));
-        match value {
-            Value::Word(_) | Value::Flag(_) if phrase.is_some() => phrase.unwrap_or_default(),
-            _ => format!("{}: {}", label(name), shown(question, name, value)),
-        }
+    let described = |(name, value): (&String, &Value)| match (value, words(question, name, value)) {
+        (Value::Word(_) | Value::Flag(_), Some(phrase)) => phrase,
+        (_, words) => format!("{}: {}", label(name), words.unwrap_or_else(|| value.to_string())),
     };
-    point.0.iter().map(words).collect::<Vec<_>>().join("; ")
+    point.0.iter().map(described).collect::<Vec<_>>().join("; ")
 }
 
 /// A figure that has no name yet.

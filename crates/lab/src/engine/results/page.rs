@@ -7,7 +7,7 @@
 use crate::engine::point::Point;
 use crate::engine::question::Metric;
 use crate::engine::questions;
-use crate::engine::results::figures::{self, capitalized, described, label, shown};
+use crate::engine::results::figures::{self, capitalized, described, label, shown, with_unit};
 use crate::engine::results::report::Report;
 use crate::engine::results::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
@@ -111,9 +111,7 @@ fn points(report: &Report) -> Block {
     let known = questions::find(&report.summary.question).map_or(&[][..], |question| question.metrics());
     let head = |name: &String| {
         let metric = known.iter().find(|metric| metric.name == *name);
-        metric.map_or(name.clone(), |Metric { what, unit, .. }| {
-            if unit.is_empty() { capitalized(what) } else { format!("{}, {unit}", capitalized(what)) }
-        })
+        metric.map_or(name.clone(), |Metric { what, unit, .. }| with_unit(&capitalized(what), unit))
     };
     let parameters = varying.keys().map(|name| capitalized(&label(name)));
     grid.columns = parameters.chain(metrics.iter().map(head)).map(|name| (name, true)).collect();

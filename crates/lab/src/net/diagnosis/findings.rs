@@ -381,9 +381,7 @@ impl Findings {
         let fact = |name: &str, value: String| (name.to_owned(), value);
         let mut facts = Vec::new();
         facts.extend(self.measured.map(|(first, last)| fact("Measured", period(first, last))));
-        let server = self.server.board.as_ref().map_or(String::new(), |board| format!(" to board {board}"));
-        let Welcome { kernel, kiban, .. } = &self.server;
-        facts.push(fact("To", format!("{}{server}: {kernel}, kiban {kiban}", self.host)));
+        facts.push(fact("To", self.server_line()));
         facts.extend(self.environment.as_ref().map(|environment| fact("From", environment.line())));
         facts.push(fact(
             "Path",
@@ -420,14 +418,18 @@ impl Findings {
         Some(Block::Grid(sheet))
     }
 
+    /// Describes the other host in one line.
+    fn server_line(&self) -> String {
+        let Welcome { board, kernel, kiban, .. } = &self.server;
+        let board = board.as_ref().map_or(String::new(), |board| format!(" to board {board}"));
+        format!("{}{board}: {kernel}, kiban {kiban}", self.host)
+    }
+
     /// Describes the path in one line.
     fn path_line(&self) -> String {
-        let server = self.server.board.as_ref().map_or(String::new(), |board| format!(" to board {board}"));
         format!(
-            "{}{server}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s",
-            self.host,
-            self.server.kernel,
-            self.server.kiban,
+            "{}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s",
+            self.server_line(),
             self.path.round_trip_us * 1e-3,
             self.path.mss_bytes,
             figure(self.path.rate_mbps)

@@ -8,7 +8,7 @@
 use super::cause::Cause;
 use crate::heat::{Best, bounds};
 use crate::net::trial::evidence::Pattern;
-use crate::report::picture::{Heat, Note};
+use crate::report::picture::{Heat, Note, STEPS};
 use crate::table::{Table, figure, readable};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -138,9 +138,6 @@ impl Map {
         .standalone()
     }
 }
-
-/// The number of colours of a map.
-const STEPS: usize = 7;
 
 /// The name of the boundary, for legends.
 pub(crate) const BOUNDARY: &str = "the predicted boundary of slow cells; letters: causes";

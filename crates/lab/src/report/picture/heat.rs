@@ -23,8 +23,8 @@ const ACROSS: f64 = 50.0;
 const ACROSS_MAX: f64 = 150.0;
 const DOWN: f64 = 27.0;
 const TOP: f64 = 62.0;
-/// Colour steps.
-const STEPS: usize = 7;
+/// The number of colours.
+pub(crate) const STEPS: usize = 7;
 
 /// A named region.
 #[derive(Clone, PartialEq, Debug)]
@@ -92,22 +92,10 @@ impl Heat {
     }
 
     /// Returns the text of a cell.
-    fn words(&self, row: usize, column: usize) -> Option<String> {
-        let shown = self.shown(self.cells[row][column]?);
+    fn words(&self, row: usize, column: usize, most: f64) -> Option<String> {
+        let shown = shown(self.cells[row][column]?, most);
         let mark = self.note(row, column).map(|note| note.mark.as_str()).filter(|mark| !mark.is_empty());
         Some(mark.map_or(shown.clone(), |mark| format!("{shown} {mark}")))
-    }
-
-    /// Formats a value with the digits that all cells of the map have.
-    fn shown(&self, cell: f64) -> String {
-        let most = self.cells.iter().flatten().flatten().fold(0.0, |most: f64, cell| most.max(cell.abs()));
-        match cell.abs() {
-            size if size >= 9_999.5 => readable(cell),
-            size if size >= 999.5 => format!("{cell:.0}"),
-            _ if most < 1.0 => format!("{cell:.3}"),
-            _ if most < 10.0 => format!("{cell:.2}"),
-            _ => format!("{cell:.1}"),
-        }
     }
 
     /// Returns the boundary as SVG path data: the sides between cells that have data and differ.
@@ -136,7 +124,8 @@ impl Heat {
         let left = self.y.1.iter().map(|place| width(place, 12.0)).fold(30.0, f64::max) + 22.0;
         let (columns, rows) = (self.x.1.len(), self.y.1.len());
         let words = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        let words = words.filter_map(|(row, column)| self.words(row, column));
+        let most = self.cells.iter().flatten().flatten().fold(0.0, |most: f64, cell| most.max(cell.abs()));
+        let words = words.filter_map(|(row, column)| self.words(row, column, most));
         let heads = self.x.1.iter().map(|place| width(place, 12.0) + 8.0);
         let across = words.map(|words| width(&words, 12.0) + 6.0).chain(heads).fold(ACROSS, f64::max);
         let stretched = ((PAGE - left - 10.0) / columns.max(1) as f64).min(ACROSS_MAX).floor();
@@ -160,7 +149,7 @@ impl Heat {
             for (column, cell) in cells.iter().enumerate() {
                 let (x, y) = (left + across * column as f64, TOP + DOWN * row as f64);
                 let colour = cell.map_or("x".to_owned(), |cell| self.step(cell).to_string());
-                let shown = cell.map_or("no data".to_owned(), |cell| self.shown(cell));
+                let shown = cell.map_or("no data".to_owned(), |cell| shown(cell, most));
                 let element = format!(
                     "<rect class=\"cell v h{colour}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
                     at(x + 0.5),
@@ -175,7 +164,7 @@ impl Heat {
                     says += &format!("\n{}", note.words);
                 }
                 canvas.place(&element, &says);
-                if let Some(words) = self.words(row, column) {
+                if let Some(words) = self.words(row, column, most) {
                     let place = (x + across / 2.0, y + DOWN * 0.65);
                     canvas.words(place.0, place.1, &format!("mid on{colour}"), &words);
                 }
@@ -234,6 +223,17 @@ impl Heat {
             std::iter::once(place).chain(cells).collect()
         });
         Data { rows: rows.collect(), head }
+    }
+}
+
+/// Formats a value with the digits that all cells of the map have; `most` is the largest size of a value.
+fn shown(cell: f64, most: f64) -> String {
+    match cell.abs() {
+        size if size >= 9_999.5 => readable(cell),
+        size if size >= 999.5 => format!("{cell:.0}"),
+        _ if most < 1.0 => format!("{cell:.3}"),
+        _ if most < 10.0 => format!("{cell:.2}"),
+        _ => format!("{cell:.1}"),
     }
 }
 

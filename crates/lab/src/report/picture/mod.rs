@@ -21,6 +21,7 @@ mod svg;
 
 pub use axis::Scale;
 pub use bars::Bars;
+pub(crate) use heat::STEPS;
 pub use heat::{Heat, Note, Outline};
 pub use ladder::{Ladder, Rung};
 pub use lines::{Line, Lines, Mark};
