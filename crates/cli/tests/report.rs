@@ -81,7 +81,7 @@ fn the_page_is_complete_and_contains_no_measurements() {
 fn the_pictures_of_the_readme_are_up_to_date() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
     let readme = std::fs::read_to_string(images.join("../../README.md")).expect("there is a README");
-    for name in ["wide-area-atm-map.svg", "rdma-nic-figure-10.svg"] {
+    for name in ["wide-area-atm-map.svg", "rdma-nic-figure-10-receive.svg"] {
         let now = std::fs::read(made().folder.join("figures").join(name)).expect("the figure was written");
         if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
             std::fs::write(images.join(name), &now).expect("the picture can be written");
@@ -192,6 +192,16 @@ fn a_browser_shows_the_page_without_network_requests() {
     // The kinds of charts: curves, maps and bars.
     assert_eq!(found["hover"].as_array().map(Vec::len), Some(3), "{}", found["hover"]);
     assert!(found["plain"].as_u64().is_some_and(|places| places > 100), "{}", found["plain"]);
+    // The filter opens the sections with the chosen verdict, and hides the rows with others.
+    let filter = &found["filter"];
+    let shown = |when: &str, verdict: &str| filter[when][verdict].as_u64().unwrap_or(0);
+    let chosen = filter["badge"].as_str().expect("the page has a filter");
+    assert!(shown("pressed", chosen) > 5 && shown("released", "met") > 5, "{filter}");
+    assert_eq!((shown("pressed", "met"), shown("released", chosen)), (0, shown("pressed", chosen)));
+    assert_eq!(found["contents"], serde_json::json!({ "opened": true, "isVisible": true }));
+    // Folded, the page has a tenth of the height that it has open.
+    let height = |place: usize| found["layouts"][place]["height"].as_u64().expect("a height");
+    assert!(height(4) < 2000 && height(5) > 10 * height(4), "{}", found["layouts"]);
 }
 
 /// `kiban lab report` writes the same kind of page for a run.

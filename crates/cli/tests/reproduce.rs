@@ -110,7 +110,7 @@ fn maps_are_printed_as_rows_cells_and_pictures() {
 }
 
 #[test]
-fn a_figure_of_the_rdma_nic_is_drawn() {
+fn the_figures_of_the_rdma_nic_are_drawn() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rdma");
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
@@ -121,10 +121,13 @@ fn a_figure_of_the_rdma_nic_is_drawn() {
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
     assert_eq!((of("missed"), of("conflict"), of("fitted")), (0, 0, 3));
     assert_eq!(made["table_2"].as_array().expect("steps").len(), 16);
-    let text = std::fs::read_to_string(folder.join("rdma-nic-figure-10.svg")).expect("it was drawn");
-    assert_eq!(text.matches("<polyline").count(), 6);
+    for end in ["send", "receive"] {
+        let path = folder.join(format!("rdma-nic-figure-10-{end}.svg"));
+        let text = std::fs::read_to_string(path).expect("it was drawn");
+        assert_eq!(text.matches("<polyline").count(), 3);
+    }
     let output = kiban(&["reproduce", "rdma-nic", "--csv"]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2 + 6 * 17);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2 * (2 + 3 * 17));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn html(report: &Report, file: &str, command: &str) -> String {
         format!("Made by: {command}."),
     ];
     let title = format!("Connections in {file}");
-    Document { title, lead, blocks, sections, foot, ..Document::default() }.html()
+    Document { title, lead, has_contents: true, blocks, sections, foot, ..Document::default() }.html()
 }
 
 fn badge(one: &Explained) -> Badge {
@@ -112,8 +112,9 @@ fn sequence(one: &Explained) -> Sequence {
 }
 
 fn graph(one: &Explained) -> Lines {
-    let curve = |name: &str, points: &[(f64, f64)]| Line {
+    let curve = |series, name: &str, points: &[(f64, f64)]| Line {
         name: name.to_owned(),
+        series,
         points: points.iter().map(|(x, y)| (*x, Some(y * 1e-3))).collect(),
         dashed: name == "window",
     };
@@ -130,8 +131,9 @@ fn graph(one: &Explained) -> Lines {
         y: ("kB".to_owned(), Scale::Linear),
         lines: lines
             .iter()
-            .filter(|(_, points)| !points.is_empty())
-            .map(|(name, points)| curve(name, points))
+            .enumerate()
+            .filter(|(_, (_, points))| !points.is_empty())
+            .map(|(series, (name, points))| curve(series, name, points))
             .collect(),
         marks: Vec::new(),
     }

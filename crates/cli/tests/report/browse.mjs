@@ -121,6 +121,7 @@ for (const kind of kinds) {
   const place = await run(`(() => {
     const place = document.querySelector("svg ${kind}");
     if (!place) return null;
+    for (let at = place; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
     place.scrollIntoView({ block: "center", behavior: "instant" });
     const box = place.getBoundingClientRect();
     return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
@@ -153,6 +154,21 @@ answer.download.expected = await run(`(() => {
   return new TextDecoder().decode(Uint8Array.from(atob(link.href.split(",")[1]), (one) => one.charCodeAt(0)));
 })()`);
 
+// The filter: how many rows with each badge are visible while the first button is pressed, and afterwards.
+const rows = () => run(`(() => {
+  const count = {};
+  for (const one of document.querySelectorAll("tbody tr .badge"))
+    if (one.checkVisibility()) count[one.textContent] = (count[one.textContent] ?? 0) + 1;
+  return count;
+})()`);
+const press = () => run(`document.querySelector(".filter button")?.click()`);
+answer.filter = { badge: await run(`document.querySelector(".filter button")?.textContent ?? null`) };
+await press();
+answer.filter.pressed = await rows();
+await shot("filter");
+await press();
+answer.filter.released = await rows();
+
 // The accessibility tree, for screen readers. What is folded is not part of it.
 const unfold = (open) => run(`document.querySelectorAll("details").forEach((one) => { one.open = ${open}; })`);
 await unfold(true);
@@ -177,7 +193,7 @@ const contrast = `(() => {
     return [255, 255, 255];
   };
   let least = { ratio: 99 };
-  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, figcaption span, svg text:not([class*=' on'])")) {
+  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, button, figcaption span, svg text:not([class*=' on'])")) {
     const style = getComputedStyle(one);
     const [front, back] = [light(numbers(one instanceof SVGElement ? style.fill : style.color)), light(behind(one))];
     const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
@@ -288,6 +304,19 @@ answer.unreachable = await run(`[...document.querySelectorAll("svg")].filter((on
 await run(`document.querySelector("figure > .wide").focus()`);
 await key("ArrowRight", 39);
 answer.arrow = await run(`document.getElementById("tip").hidden ? null : document.getElementById("tip").textContent`);
+
+// The contents: a link opens the section, and stays visible.
+await run(`document.querySelectorAll("details").forEach((one) => { one.open = false; })`);
+answer.contents = await run(`(async () => {
+  const links = [...document.querySelectorAll("nav a")];
+  if (links.length === 0) return null;
+  const moved = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+  links.at(-1).click();
+  await moved;
+  const target = document.getElementById(links.at(-1).hash.slice(1));
+  const box = document.querySelector("nav").getBoundingClientRect();
+  return { opened: target.closest("details")?.open ?? true, isVisible: box.top >= 0 && box.bottom <= innerHeight };
+})()`);
 
 // Without JavaScript, the elements must still have tooltips.
 await size(1280, 900);

@@ -268,8 +268,9 @@ impl Outcome {
     /// Returns, for each path, a stacked chart of its flows' rates and a file name for the chart.
     pub fn pictures(&self) -> Vec<(String, String)> {
         let picture = |(from, to): (&str, &str)| {
-            let layer = |flow: &super::FlowOutcome| Line {
+            let layer = |(series, flow): (usize, &super::FlowOutcome)| Line {
                 name: flow.name.clone(),
+                series,
                 points: flow.samples.iter().map(|sample| (sample.at_s, Some(sample.carried_mbps))).collect(),
                 dashed: false,
             };
@@ -281,7 +282,7 @@ impl Outcome {
                 description: format!("Stacked rates of the flows from {from} to {to}."),
                 x: "seconds".to_owned(),
                 y: "Mbit/s".to_owned(),
-                layers: flows.map(layer).collect(),
+                layers: flows.enumerate().map(layer).collect(),
                 limit: None,
             };
             (name, stacked.picture().standalone())

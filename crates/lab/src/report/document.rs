@@ -22,8 +22,10 @@ pub struct Document {
     pub lead: String,
     /// Names and values below the summary.
     pub facts: Vec<(String, String)>,
-    /// Whether the sections are folded. Their headings stay visible, so there is no table of contents.
+    /// Whether the sections are folded, so that only their headings are visible.
     pub is_folded: bool,
+    /// Whether links to the sections stay at the top of the window.
+    pub has_contents: bool,
     /// Blocks before the first section.
     pub blocks: Vec<Block>,
     /// The sections.
@@ -48,6 +50,8 @@ pub enum Block {
     Paragraph(String),
     /// A row of badges, each followed by text.
     Badges(Vec<(Badge, String)>),
+    /// The same, as buttons: each shows only the rows of the page's tables that have its badge.
+    Filter(Vec<(Badge, String)>),
     /// A table.
     Grid(Grid),
     /// A figure, and a remark about it.
@@ -116,10 +120,10 @@ impl Document {
                 section.html(2, &mut names, &link)
             };
         }
-        let contents = if self.is_folded {
-            String::new()
-        } else {
+        let contents = if self.has_contents {
             format!("<nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n")
+        } else {
+            String::new()
         };
         let facts = self
             .facts
@@ -223,6 +227,18 @@ impl Block {
                     .map(|(badge, words)| format!("<li>{} {}</li>\n", badge.html(), text(words)));
                 format!("<ul class=\"badges\">\n{}</ul>\n", items.collect::<String>())
             }
+            Block::Filter(badges) => {
+                // The page's script enables the buttons.
+                let items = badges.iter().map(|(badge, words)| {
+                    let badge = badge.html();
+                    format!(
+                        "<li><button type=\"button\" aria-pressed=\"false\" disabled>{badge}</button> {}</li>\n",
+                        text(words)
+                    )
+                });
+                let items: String = items.collect();
+                format!("<ul class=\"badges filter\">\n<li>Show only:</li>\n{items}</ul>\n")
+            }
             Block::Grid(grid) => grid.html(link),
             Block::Figure(picture, says) => {
                 let (_, id) = names.next().expect("every figure has been named");
@@ -291,7 +307,7 @@ mod tests {
     /// Returns a document in which every text contains markup.
     fn hostile() -> Document {
         let h = || HOSTILE.to_owned();
-        let line = Line { name: h(), points: vec![(1.0, Some(2.0)), (2.0, None)], dashed: true };
+        let line = Line { name: h(), series: 0, points: vec![(1.0, Some(2.0)), (2.0, None)], dashed: true };
         let pictures = [
             Lines {
                 name: h(),
@@ -346,7 +362,7 @@ mod tests {
                 title: h(),
                 description: h(),
                 unit: h(),
-                parts: vec![h(), h()],
+                parts: vec![(h(), 0), (h(), 1)],
                 cases: vec![(h(), vec![1.0, 2.0])],
             }
             .picture(),
@@ -364,6 +380,7 @@ mod tests {
             Block::Paragraph(h()),
             Block::Command(h()),
             Block::Badges(vec![(Badge::new(Tone::Plain, HOSTILE), h())]),
+            Block::Filter(vec![(Badge::new(Tone::Plain, HOSTILE), h())]),
             Block::Grid(grid),
             Block::Collapsed(h(), vec![Block::Section(Section { heading: h(), blocks: Vec::new() })]),
         ]);
@@ -425,7 +442,9 @@ mod tests {
         let html = Document { is_folded: true, ..hostile() }.html();
         assert_eq!((html.matches("<summary><h2 ").count(), html.matches("<nav ").count()), (1, 0));
         assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
-        assert!(html.contains("<dl>") && hostile().html().contains("<nav "));
+        assert!(html.contains("<dl>"));
+        let html = Document { is_folded: true, has_contents: true, ..hostile() }.html();
+        assert_eq!((html.matches("<summary><h2 ").count(), html.matches("<nav ").count()), (1, 1));
     }
 
     #[test]
@@ -435,6 +454,6 @@ mod tests {
             assert!(!html.contains(word), "{word}");
         }
         assert!(html.contains("default-src 'none'"));
-        assert!(SCRIPT.lines().count() < 60, "the script stays small");
+        assert!(SCRIPT.lines().count() < 100, "the script stays small");
     }
 }

@@ -1,4 +1,6 @@
 // Tooltips: the text of an element is its <title>. Without this script browsers show it after a delay.
+// Links: a link to a part of the page opens what contains it.
+// Filter: a button shows only the rows that have its badge, and opens what contains them; pressed again, all.
 // Keys: in a chart that has the focus, the arrow keys select an element and show its tooltip.
 (() => {
   "use strict";
@@ -50,6 +52,32 @@
     chart.addEventListener("keydown", press);
     chart.addEventListener("blur", hide);
   }
+  const open = (place) => {
+    for (let at = place; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  };
+  const reach = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    open(target);
+    target?.scrollIntoView();
+  };
+  const buttons = [...document.querySelectorAll(".filter button")];
+  const words = buttons.map((button) => button.textContent);
+  const filter = (event) => {
+    const chosen = event.currentTarget.ariaPressed === "true" ? null : event.currentTarget;
+    for (const button of buttons) button.ariaPressed = String(button === chosen);
+    for (const row of document.querySelectorAll("tbody tr")) {
+      const badges = [...row.querySelectorAll(".badge")].map((badge) => badge.textContent);
+      const matches = badges.includes(chosen?.textContent);
+      row.hidden = chosen !== null && !matches && badges.some((badge) => words.includes(badge));
+      if (matches) open(row);
+    }
+  };
+  for (const button of buttons) {
+    button.disabled = false;
+    button.addEventListener("click", filter);
+  }
+  addEventListener("hashchange", reach);
+  if (location.hash) reach();
   addEventListener("pointermove", point);
   addEventListener("pointerdown", point);
   addEventListener("scroll", follow, { passive: true, capture: true });

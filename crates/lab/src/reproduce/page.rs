@@ -10,7 +10,7 @@ use super::weaknesses::Weakness;
 use super::wide_area::sequence;
 use super::{Constant, Figure, Report, Verdict};
 use super::{mechanisms, osi_board};
-use crate::report::picture::{Arrow, Bars, Direction, Lines, Mark, Scale, Sequence};
+use crate::report::picture::{Arrow, Bars, Direction, Lines, Mark, Picture, Scale, Sequence};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use kiban_osi::stack::meter::Task;
 
@@ -27,14 +27,17 @@ pub fn document(all: &All, command: &str) -> Document {
         title: "Five papers reproduced".to_owned(),
         lead: all.headline(),
         blocks: vec![
+            tally(all.reports().iter().flat_map(|report| &report.rows).map(|row| row.verdict), Block::Filter),
+            Block::Figure(verdicts(&all.reports()), String::new()),
             Block::Paragraph(
                 "Each value is given three times: as published; as reproduced by kiban with a model of the \
                  paper's machine and one set of constants; and as measured with today's kiban at its best."
                     .to_owned(),
             ),
-            tally(all.reports().iter().flat_map(|report| &report.rows).map(|row| row.verdict)),
         ],
         sections,
+        is_folded: true,
+        has_contents: true,
         foot: vec![
             format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
             format!(
@@ -57,8 +60,8 @@ fn badge(verdict: Verdict) -> Badge {
     Badge::new(tone, verdict.word())
 }
 
-/// Returns the number of values by verdict.
-fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
+/// Returns the number of values by verdict, as badges or as the page's filter.
+fn tally(verdicts: impl Iterator<Item = Verdict> + Clone, block: fn(Vec<(Badge, String)>) -> Block) -> Block {
     let all = [
         (Verdict::Exact, "derived and equal in all published digits"),
         (Verdict::Met, "reproduced and not used in any fit"),
@@ -72,7 +75,32 @@ fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
         let count = verdicts.clone().filter(|other| *other == verdict).count();
         (count > 0).then(|| (badge(verdict), format!("{count} {words}")))
     });
-    Block::Badges(badges.collect())
+    block(badges.collect())
+}
+
+/// Returns the picture of the verdicts on each paper.
+fn verdicts(reports: &[&Report]) -> Picture {
+    // The numbers of the colours that come closest to the badges.
+    let parts: [(&str, usize, &[Verdict]); 5] = [
+        ("reproduced", 2, &[Verdict::Exact, Verdict::Met]),
+        ("fitted", 0, &[Verdict::Fitted]),
+        ("missed", 1, &[Verdict::Missed]),
+        ("conflict or doubtful", 4, &[Verdict::Conflict, Verdict::Doubtful]),
+        ("not published", 3, &[Verdict::Ours]),
+    ];
+    let counts = |report: &&Report| {
+        let count = |of: &[Verdict]| report.rows.iter().filter(|row| of.contains(&row.verdict)).count();
+        (title(report.paper).to_owned(), parts.iter().map(|(_, _, of)| count(of) as f64).collect())
+    };
+    let bars = Bars {
+        name: "verdicts-by-paper".to_owned(),
+        title: "Values of each paper, by verdict".to_owned(),
+        description: "The number of values with each verdict, one bar for each paper.".to_owned(),
+        unit: "values".to_owned(),
+        parts: parts.iter().map(|(part, colour, _)| ((*part).to_owned(), *colour)).collect(),
+        cases: reports.iter().map(counts).collect(),
+    };
+    bars.picture()
 }
 
 // ---- The overview
@@ -190,7 +218,7 @@ fn paper(report: &Report, about: &str, figures: Vec<Block>, more: Vec<Block>) ->
     let mut blocks = vec![
         Block::Paragraph(about.to_owned()),
         Block::Paragraph(format!("Source: {}.", report.source)),
-        tally(report.rows.iter().map(|row| row.verdict)),
+        tally(report.rows.iter().map(|row| row.verdict), Block::Badges),
     ];
     blocks.extend(figures);
     blocks.push(Block::Grid(values(report)));
@@ -200,10 +228,27 @@ fn paper(report: &Report, about: &str, figures: Vec<Block>, more: Vec<Block>) ->
     Section { heading: title(report.paper).to_owned(), blocks }
 }
 
+/// Returns the names of all series of a paper. A series has the same colour in all figures of the paper.
+fn series(report: &Report) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for curve in report.figures.iter().flat_map(|figure| &figure.curves) {
+        if !names.contains(&curve.name.as_str()) {
+            names.push(&curve.name);
+        }
+    }
+    names
+}
+
 /// Returns the line chart of a figure, with a name that is unique in the page.
 fn lines(report: &Report, figure: &Figure, x: Scale, y: Scale, marks: &[(f64, f64, &str)]) -> Lines {
     let marks = marks.iter().map(|&(x, y, what)| Mark { x, y, what: what.to_owned() });
-    Lines { name: format!("{}-{}", report.paper, figure.name), marks: marks.collect(), ..figure.lines(x, y) }
+    let name = format!("{}-{}", report.paper, figure.name);
+    let mut lines = Lines { name, marks: marks.collect(), ..figure.lines(x, y) };
+    let series = series(report);
+    for line in &mut lines.lines {
+        line.series = series.iter().position(|name| *name == line.name).expect("every curve is a series");
+    }
+    lines
 }
 
 /// Returns the drawings of a report's figures. Figures that `known` does not draw have linear axes.
@@ -255,7 +300,7 @@ fn atm_board(all: &All) -> Section {
             whole.and_then(|row| row.points.first()).map_or(0.0, |point| point.mbps)
         ),
         unit: "Mbit/s".to_owned(),
-        parts: vec!["throughput".to_owned()],
+        parts: vec![("throughput".to_owned(), 0)],
         cases: cases.collect(),
     };
     let more = Section {
@@ -353,16 +398,24 @@ fn rdma_nic(all: &All) -> Section {
     let report = &all.rdma_nic.report;
     let figures = figure_blocks(report, |figure| {
         // The maxima that the paper gives are for long messages.
-        let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
-        let says = "The receiver performs look-ups for every segment, so throughput dips where a message \
-            first needs two segments. When overlapped, the look-ups cost no time (dashed; many: \
-            back-to-back Writes).";
+        let (mib, says) = match figure.name {
+            "figure-10-send" => (
+                881.0,
+                "2008 is the NIC of the paper; in the other curves, its blocks work on several segments at \
+                 once. Throughput dips where a message needs one more segment.",
+            ),
+            "figure-10-receive" => (
+                795.0,
+                "The receiver performs look-ups for every segment, so throughput dips where a message first \
+                 needs two segments. When overlapped, the look-ups cost no time.",
+            ),
+            _ => return None,
+        };
+        let marks = [(65_536.0, mib, "maximum")];
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
-        lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
-        // The first two curves show the NIC of 2008. The other curves, which are dashed, show the overlapped
-        // blocks.
-        lines.lines.iter_mut().skip(2).for_each(|line| line.dashed = true);
-        (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
+        // The curves of the overlapped blocks are dashed.
+        lines.lines.iter_mut().skip(1).for_each(|line| line.dashed = true);
+        Some(Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.rdma_nic.tables().iter().map(|table| Block::Grid(table.into())).collect();
     let about = "The paper describes an RDMA network interface without a processor: 64 bits at 125 MHz, \
@@ -424,7 +477,7 @@ fn osi_board(all: &All) -> Section {
             change. The sender's lower interface takes long where the line is the limit."
             .to_owned(),
         unit: "seconds".to_owned(),
-        parts: Task::ALL.map(|task| task.name().to_owned()).to_vec(),
+        parts: Task::ALL.iter().enumerate().map(|(at, task)| (task.name().to_owned(), at)).collect(),
         cases: cases.collect(),
     };
     figures.push(Block::Figure(

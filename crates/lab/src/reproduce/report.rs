@@ -237,8 +237,9 @@ impl Figure {
                 false => format!("{}: no data", curve.name),
             }
         });
-        let lines = self.curves.iter().map(|curve| Line {
+        let lines = self.curves.iter().enumerate().map(|(series, curve)| Line {
             name: curve.name.clone(),
+            series,
             points: curve.points.clone(),
             dashed: false,
         });

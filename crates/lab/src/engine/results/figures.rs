@@ -350,12 +350,12 @@ fn maps(
 }
 
 fn curves(summary: &Summary, metric: &Drawn<'_>, across: &String) -> Vec<Sheet> {
-    let curve = |(rest, panel): (Point, Vec<&Row>)| {
+    let curve = |(series, (rest, panel)): (usize, (Point, Vec<&Row>))| {
         let points = panel.iter().filter_map(|row| Some((row.point.figure(across)?, metric.median(row))));
         let name = if rest.0.is_empty() { metric.what.clone() } else { described(&summary.question, &rest) };
-        Line { name, points: points.collect(), dashed: false }
+        Line { name, series, points: points.collect(), dashed: false }
     };
-    let curves: Vec<Line> = panels(summary, &[across]).into_iter().map(curve).collect();
+    let curves: Vec<Line> = panels(summary, &[across]).into_iter().enumerate().map(curve).collect();
     let across = label(across);
     let sheet = |curves: &[Line]| {
         let head = metric.head();

@@ -72,7 +72,7 @@ fn document(report: &Report, what: &str, command: &str) -> Document {
         }
     }
     foot.push(format!("Made by: {command}."));
-    Document { title, lead, facts, is_folded: true, blocks, sections, foot }
+    Document { title, lead, facts, is_folded: true, has_contents: false, blocks, sections, foot }
 }
 
 /// Returns the range of the first metric in a sentence; `None` without results.

@@ -21,8 +21,8 @@ pub struct Bars {
     pub description: String,
     /// The quantity and its unit.
     pub unit: String,
-    /// The names of the parts, from the left.
-    pub parts: Vec<String>,
+    /// The names of the parts, from the left, with the numbers of their colours.
+    pub parts: Vec<(String, usize)>,
     /// The cases, from the top, with one value per part.
     pub cases: Vec<(String, Vec<f64>)>,
 }
@@ -42,12 +42,9 @@ impl Bars {
         let mut canvas = Canvas::default();
         let mut place = 8.0;
         if self.parts.len() > 1 {
-            for (number, part) in self.parts.iter().enumerate() {
-                canvas.add(format!(
-                    "<path class=\"f{}\" d=\"M{} 9h13v13h-13z\"/>",
-                    number % COLOURS,
-                    at(place)
-                ));
+            for (part, colour) in &self.parts {
+                let colour = colour % COLOURS;
+                canvas.add(format!("<path class=\"f{colour}\" d=\"M{} 9h13v13h-13z\"/>", at(place)));
                 canvas.words(place + 18.0, 20.0, "", part);
                 place += 18.0 + width(part, 12.0) + 18.0;
             }
@@ -60,11 +57,11 @@ impl Bars {
             let y = top + ROW * row as f64 + (ROW - BAR) / 2.0;
             canvas.words(left - 10.0, y + BAR * 0.7, "end", case);
             let mut from = 0.0;
-            for (number, (part, length)) in self.parts.iter().zip(lengths).enumerate() {
+            for ((part, colour), length) in self.parts.iter().zip(lengths) {
                 let (begin, end) = (x.at(from), x.at(from + length));
                 let element = format!(
                     "<rect class=\"bar v f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\"",
-                    number % COLOURS,
+                    colour % COLOURS,
                     at(begin),
                     at(y),
                     at((end - begin).max(0.0))
@@ -78,7 +75,7 @@ impl Bars {
         canvas.add(format!("<path class=\"axis\" d=\"M{} {top}V{}\"/>", at(left), at(bottom)));
         canvas.words((left + right) / 2.0, bottom + 38.0, "mid", &self.unit);
         let mut head = vec![String::new()];
-        head.extend(self.parts.iter().cloned());
+        head.extend(self.parts.iter().map(|(part, _)| part.clone()));
         let rows = self.cases.iter().map(|(case, lengths)| {
             std::iter::once(case.as_str().into())
                 .chain(lengths.iter().map(|length| number(*length)))
@@ -101,7 +98,7 @@ mod tests {
             title: "b".into(),
             description: "d".into(),
             unit: "s".into(),
-            parts: vec!["FTAM".into(), "LIF".into()],
+            parts: vec![("FTAM".into(), 0), ("LIF".into(), 1)],
             cases: vec![("sender".into(), vec![1.0, 3.0]), ("receiver".into(), vec![2.0, 0.0])],
         };
         let elements = bars.picture().elements;

@@ -23,6 +23,9 @@ const NAME: f64 = 16.0;
 pub struct Line {
     /// The curve's name.
     pub name: String,
+    /// The number of the series, which determines colour and marker: the same series has the same number in
+    /// all figures of a page.
+    pub series: usize,
     /// Points from left to right; `None` means no data.
     pub points: Vec<(f64, Option<f64>)>,
     /// Whether the curve is dashed.
@@ -119,8 +122,8 @@ impl Lines {
     }
 
     fn curves(&self, canvas: &mut Canvas, x: &Axis, y: &Axis) {
-        for (number, line) in self.lines.iter().enumerate() {
-            let colour = number % COLOURS;
+        for line in &self.lines {
+            let colour = line.series % COLOURS;
             let dash = if line.dashed { " dash" } else { "" };
             let places = |run: &[(f64, Option<f64>)]| -> Vec<(f64, f64)> {
                 run.iter().filter_map(|&(across, up)| Some((x.at(across), y.at(up?)))).collect()
@@ -132,7 +135,7 @@ impl Lines {
                 canvas.add(format!("<polyline class=\"s{colour}{dash}\" points=\"{}\"/>", path.join(" ")));
                 // Draw no markers if there are many points.
                 if line.points.len() <= 40 {
-                    places.iter().for_each(|&place| canvas.add(shape(number, place)));
+                    places.iter().for_each(|&place| canvas.add(shape(line.series, place)));
                 }
             }
         }
@@ -164,8 +167,9 @@ impl Lines {
                 at(begin + 10.0),
                 at(row)
             ));
-            canvas.add(shape(number, (begin + 14.0, row)));
-            canvas.words(begin + 22.0, row + 4.0, "", &self.lines[number].name);
+            let Line { name, series, .. } = &self.lines[number];
+            canvas.add(shape(*series, (begin + 14.0, row)));
+            canvas.words(begin + 22.0, row + 4.0, "", name);
         }
     }
 
@@ -228,11 +232,11 @@ impl Lines {
     }
 }
 
-/// Returns the marker of a point of curve `number`.
-fn shape(number: usize, (x, y): (f64, f64)) -> String {
-    let colour = number % COLOURS;
+/// Returns the marker of a point of a series.
+fn shape(series: usize, (x, y): (f64, f64)) -> String {
+    let colour = series % COLOURS;
     let (left, up) = (at(x - 3.5), at(y - 3.5));
-    match number % 4 {
+    match series % 4 {
         0 => format!("<circle class=\"f{colour}\" cx=\"{}\" cy=\"{}\" r=\"3.5\"/>", at(x), at(y)),
         1 => format!("<path class=\"f{colour}\" d=\"M{left} {up}h7v7h-7z\"/>"),
         2 => format!("<path class=\"f{colour}\" d=\"M{} {}l4.5 8h-9z\"/>", at(x), at(y - 5.0)),
@@ -260,7 +264,7 @@ mod tests {
     fn a_point_without_data_ends_its_line() {
         let points =
             vec![(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(1.0)), (4.0, Some(1.0))];
-        let line = Line { name: "a<b".to_owned(), points, dashed: false };
+        let line = Line { name: "a<b".to_owned(), series: 0, points, dashed: false };
         let picture = example(vec![line]).picture();
         assert_eq!(picture.elements.matches("<polyline").count(), 2);
         assert!(picture.elements.contains("a&lt;b: no data") && !picture.elements.contains("a<b"));
@@ -272,6 +276,7 @@ mod tests {
     fn curve_names_do_not_overlap() {
         let line = |name: usize| Line {
             name: format!("curve {name}"),
+            series: name,
             points: vec![(0.0, Some(1.0)), (1.0, Some(0.01 * name as f64))],
             dashed: false,
         };

@@ -75,11 +75,11 @@ impl Stacked {
             let below: Vec<String> =
                 (0..places.len()).rev().flat_map(|place| edge(number, place).into_iter().rev()).collect();
             let path = [above, below].concat().join(" ");
-            canvas.add(format!("<polygon class=\"layer f{}\" points=\"{path}\"/>", number % COLOURS));
+            canvas.add(format!("<polygon class=\"layer f{}\" points=\"{path}\"/>", layer.series % COLOURS));
             let row = TOP + 12.0 + 20.0 * (all - 1 - number) as f64;
             canvas.add(format!(
                 "<path class=\"f{}\" d=\"M{} {}h13v13h-13z\"/>",
-                number % COLOURS,
+                layer.series % COLOURS,
                 at(right + 10.0),
                 at(row - 7.0)
             ));
@@ -124,8 +124,9 @@ mod tests {
 
     #[test]
     fn layers_are_stacked() {
-        let layer = |name: &str, values: [f64; 2]| Line {
+        let layer = |series, name: &str, values: [f64; 2]| Line {
             name: name.into(),
+            series,
             points: vec![(0.0, Some(values[0])), (1.0, Some(values[1]))],
             dashed: false,
         };
@@ -135,7 +136,7 @@ mod tests {
             description: "d".into(),
             x: "s".into(),
             y: "Mbit/s".into(),
-            layers: vec![layer("video", [7.0, 8.0]), layer("audio", [1.0, 2.0])],
+            layers: vec![layer(0, "video", [7.0, 8.0]), layer(1, "audio", [1.0, 2.0])],
             limit: Some((10.0, "policed at".into())),
         };
         let picture = stacked.picture();

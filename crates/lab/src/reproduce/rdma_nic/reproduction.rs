@@ -159,13 +159,13 @@ fn further(core: Core, end: End) -> (u64, u64, u64) {
 pub fn make() -> RdmaNic {
     let all: Vec<(usize, Steps)> =
         SIZES.iter().map(|&bytes| (bytes, work::writes(bytes, 1, Buffers::One))).collect();
-    let figure = figure_10(&all);
+    let figures = [End::Sending, End::Receiving].map(|end| figure_10(&all, end));
     let table_2 = table_2();
     let gains = gains();
 
     let mut rows = latency(&table_2);
     rows.extend(theory());
-    rows.extend(throughput(&figure, &all));
+    rows.extend(throughput(&figures, &all));
     rows.extend(overlapping(&gains));
     let report = Report {
         paper: "rdma-nic",
@@ -174,7 +174,7 @@ pub fn make() -> RdmaNic {
             while the current one is transferred",
         rows,
         constants: constants(),
-        figures: vec![figure],
+        figures: figures.into(),
     };
     RdmaNic { report, table_2, gains, contention: shared_blocks::contention(), cuts: shared_blocks::cuts() }
 }
@@ -298,33 +298,31 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
 
 // ---- Figure 10
 
-fn figure_10(all: &[(usize, Steps)]) -> Figure {
-    let curve = |name: &str, core, end| Curve {
+/// Returns the figure for one end. The paper has both ends in one figure, where their curves overlap.
+fn figure_10(all: &[(usize, Steps)], end: End) -> Figure {
+    let curve = |name: &str, core| Curve {
         name: name.to_owned(),
         points: all.iter().map(|(bytes, steps)| (*bytes as f64, Some(rate(core, end, steps)))).collect(),
     };
     // Compute the cost of each additional message in a sequence of messages.
-    let stream = |name: &str, end| {
+    let back_to_back = {
         let point = |&(bytes, _): &(usize, Steps)| {
             let [fewer, more] = [8, 16]
                 .map(|count| moments(Core::Overlapped, end, &work::writes(bytes, count, Buffers::One)));
             (bytes as f64, Some(mib_per_second(more.bytes - fewer.bytes, more.end - fewer.end)))
         };
-        Curve { name: name.to_owned(), points: all.iter().map(point).collect() }
+        Curve { name: "back to back".to_owned(), points: all.iter().map(point).collect() }
+    };
+    let (name, verb) = match end {
+        End::Sending => ("figure-10-send", "sending"),
+        End::Receiving => ("figure-10-receive", "receiving"),
     };
     Figure {
-        name: "figure-10",
-        title: "figure 10: throughput of one RDMA Write by length, MiB/s".to_owned(),
+        name,
+        title: format!("figure 10: {verb} one RDMA Write, throughput by length, MiB/s"),
         x: "bytes",
         y: "MiB/s",
-        curves: vec![
-            curve("send", Core::Of2008, End::Sending),
-            curve("receive", Core::Of2008, End::Receiving),
-            curve("send, overl.", Core::Overlapped, End::Sending),
-            curve("receive, overl.", Core::Overlapped, End::Receiving),
-            stream("send, many", End::Sending),
-            stream("receive, many", End::Receiving),
-        ],
+        curves: vec![curve("2008", Core::Of2008), curve("overlapped", Core::Overlapped), back_to_back],
     }
 }
 
@@ -390,10 +388,9 @@ fn list(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
-    let [send, receive, send_overlapped, receive_overlapped, ..] = &figure.curves[..] else {
-        unreachable!("so they were drawn")
-    };
+fn throughput(figures: &[Figure; 2], all: &[(usize, Steps)]) -> Vec<Row> {
+    let [[send, send_overlapped], [receive, receive_overlapped]] =
+        figures.each_ref().map(|figure| [&figure.curves[0], &figure.curves[1]]);
     let long = |core, end| mib_per_second(PAYLOAD_BYTES as u64, further(core, end).0);
     let last = |curve: &Curve| curve.points.last().and_then(|(_, rate)| *rate).unwrap_or(0.0);
     let mut rows = Vec::new();
