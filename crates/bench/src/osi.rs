@@ -17,9 +17,11 @@
 //!           associations, without records of interrupted transfers. The other side is four threads that
 //!           write, fsync and rename the same number of files. As in `kiban ftam get -j 4`, the initiator
 //!           syncs the directory once, at the end.
+//! Groups    `KIBAN_BENCH_ROWS=transfers,associations,files` selects groups of rows.
 //! Target    a fixed rate, or 0.6 of the bare stream's rate on this machine if that is lower. The bare stream
 //!           is therefore measured first.
 
+use crate::rows::wanted;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_os::clock::thread_cpu_nanos;
 use kiban_osi::ftam::filestore::Path;
@@ -69,12 +71,16 @@ pub(crate) fn run(options: &Options) {
     let bytes = if options.quick { 16 << 20 } else { 1 << 30 };
     let runtime = thread_of_its_own();
     let dir = TestDir::new(bytes);
-    for row in ROWS {
-        transfers(&mut bench, &runtime, &dir, bytes, &row);
+    for row in ROWS.iter().filter(|_| wanted("transfers")) {
+        transfers(&mut bench, &runtime, &dir, bytes, row);
     }
-    associations(&mut bench, &runtime);
-    logins(&mut bench, &runtime, &dir);
-    small_files(&mut bench, if options.quick { 100 } else { 2000 });
+    if wanted("associations") {
+        associations(&mut bench, &runtime);
+        logins(&mut bench, &runtime, &dir);
+    }
+    if wanted("files") {
+        small_files(&mut bench, if options.quick { 100 } else { 2000 });
+    }
     bench.finish();
 }
 
