@@ -71,7 +71,10 @@ fn a_system_v_stream_accepts_a_write_whole_or_not_at_all() {
 fn every_profile_carries_the_stream_with_small_and_large_buffers() {
     let bytes: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
     for name in PROFILES {
-        for buffer in [2000, 5000, 60_000] {
+        // Written by copying, or put into the board's pages.
+        for (buffer, is_direct) in
+            [2000, 5000, 60_000].map(|buffer| [(buffer, false), (buffer, true)]).concat()
+        {
             let profile = Config::profile(name).expect("it has a name");
             let tcp = Config { send_buffer_bytes: buffer, receive_buffer_bytes: buffer, ..profile };
             let (mut pair, near, far) = opened(&tcp);
@@ -82,9 +85,18 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
                 blocked &= !pair.completions(0).contains(&Completion::Writable { stream: near });
                 while !blocked && sent < bytes.len() {
                     let end = bytes.len().min(sent + 3333);
-                    let taken = pair.boards[0].host().write(near, &bytes[sent..end]).unwrap();
-                    blocked = sent + taken < end;
-                    sent += taken;
+                    let mut host = pair.boards[0].host();
+                    if is_direct {
+                        let taken = host.write_from(near, end - sent, |parts| fill(parts, &bytes[sent..end]));
+                        match taken.unwrap() {
+                            Some(count) => sent += count.unwrap(),
+                            None => blocked = true,
+                        }
+                    } else {
+                        let taken = host.write(near, &bytes[sent..end]).unwrap();
+                        blocked = sent + taken < end;
+                        sent += taken;
+                    }
                 }
                 let later = pair.now + Duration::from_millis(10);
                 pair.run_until(later);
@@ -106,6 +118,32 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
             assert!(pair.boards.iter_mut().all(|board| board.memory_mut().is_all_free()), "{name} {buffer}");
         }
     }
+}
+
+/// Copies bytes into parts of pages, up to 3000.
+fn fill(parts: &mut [&mut [u8]], bytes: &[u8]) -> Result<usize, ()> {
+    let mut rest = &bytes[..bytes.len().min(3000)];
+    let most = rest.len();
+    for part in parts {
+        let (front, behind) = rest.split_at(part.len().min(rest.len()));
+        part[..front.len()].copy_from_slice(front);
+        rest = behind;
+    }
+    Ok(most - rest.len())
+}
+
+#[test]
+fn a_failed_read_into_pages_changes_nothing() {
+    let (mut pair, near, far) = opened(&Config::default());
+    let mut host = pair.boards[0].host();
+    assert_eq!(host.write(near, b"be"), Ok(2));
+    assert_eq!(host.write_from(near, 9000, |_| Err("not yet")), Ok(Some(Err("not yet"))));
+    assert_eq!(host.write_from(near, 9000, |_| Ok::<_, ()>(0)), Ok(Some(Ok(0))));
+    assert_eq!(host.write_from(near, 9000, |parts| fill(parts, b"gin")), Ok(Some(Ok(3))));
+    pair.run();
+    let mut target = [0; 9];
+    assert_eq!(pair.boards[1].host().read(far, &mut target), Ok(5));
+    assert_eq!(&target[..5], b"begin");
 }
 
 /// A turn that is late commits all cells that were queued, so no end of a frame announces room any more.

@@ -249,6 +249,24 @@ impl Host<'_> {
         self.board.stack.write_shared(id, bytes)
     }
 
+    /// Lets `source` write at most `most` bytes into the board's pages, for example with one system call, so
+    /// that they are copied only once. `source` gets parts of pages, fills them from the front of the first,
+    /// and returns the number of bytes. The result is `None`, without a call of `source`, if there is no
+    /// room; [`Completion::Writable`] then follows.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::NotOpen`] before the stream is open and after it has ended;
+    /// [`HostError::Tcp`] after [`finish`](Self::finish). An error of `source` is returned inside, and
+    /// changes nothing.
+    pub fn write_from<E>(
+        &mut self,
+        id: StreamId,
+        most: usize,
+        source: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
+    ) -> Result<Option<Result<usize, E>>, HostError> {
+        self.board.stack.write_from(id, most, source)
+    }
+
     /// Returns how many bytes a `write` would accept now, if pages are free.
     ///
     /// # Errors

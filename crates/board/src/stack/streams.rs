@@ -216,6 +216,71 @@ impl Stack {
         Ok(written)
     }
 
+    /// Writes at most `most` bytes, which `source` puts into the front of these parts of pages. Returns `None`,
+    /// without calling `source`, if there is no room; a completion reports when there is.
+    pub(crate) fn write_from<E>(
+        &mut self,
+        id: StreamId,
+        most: usize,
+        source: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
+    ) -> Result<Option<Result<usize, E>>, HostError> {
+        self.check_writable(id)?;
+        let Stack { edge, memory, copies, ip, unsettled, .. } = &mut *self;
+        let (others_wait, is_line_empty) = (edge.page_line.wants_pages(), edge.page_line.is_empty());
+        let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
+        let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);
+        let mut writer = ip.tcp.writer(stream.session)?;
+        let room = if yields { 0 } else { writer.room_for(most).min(most) };
+        let mut pages: Vec<Page> = Vec::new();
+        let mut space = 0;
+        while space < room {
+            let page = stream.page.take().or_else(|| if others_wait { None } else { memory.transmit.take() });
+            let Some(page) = page else { break };
+            space += page.room();
+            pages.push(page);
+        }
+        if pages.is_empty() {
+            drop(writer);
+            let none = |_: &mut Page, _, _| unreachable!("there is no room or no page");
+            return self.write_by(id, most, most, none).map(|_| None);
+        }
+        let mut left = room;
+        let mut parts: Vec<&mut [u8]> = Vec::with_capacity(pages.len());
+        for page in &mut pages {
+            let part = left.min(page.room());
+            left -= part;
+            parts.push(&mut page.unwritten()[..part]);
+        }
+        let count = match source(&mut parts) {
+            Ok(count) => count,
+            Err(error) => {
+                // Keep the page that has been begun.
+                stream.page = pages.into_iter().next().filter(|page| page.filled() > 0);
+                return Ok(Some(Err(error)));
+            }
+        };
+        let (grain, mut left) = (writer.grain(), count.min(room));
+        for mut page in pages {
+            while left > 0 && page.room() > 0 {
+                if stream.grain_filled >= grain {
+                    stream.grain_filled = 0;
+                }
+                let mut slice = page.commit(left.min(page.room()).min(grain - stream.grain_filled));
+                slice.recompute_sum();
+                left -= slice.len();
+                stream.grain_filled += slice.len();
+                writer.push(slice).expect("no more is written than there is room for");
+            }
+            // Pages without any of the data go back to the pool; a full one, with the last of its slices.
+            if page.filled() > 0 && page.room() > 0 {
+                stream.page = Some(page);
+            }
+        }
+        copies.host_in_bytes += count as u64;
+        *unsettled |= count > 0;
+        Ok(Some(Ok(count)))
+    }
+
     /// Copies received bytes into `target` and returns how many; zero if there are none now.
     pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         let mut count = 0;

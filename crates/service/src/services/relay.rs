@@ -3,8 +3,9 @@
 //! Fast Open        a stream whose SYN waits for data (RFC 7413) begins with the first write of the program.
 //! Half-close       the directions end independently: a FIN on one side is passed on as a FIN on the other,
 //!                  after all data before it. A reset is passed on as a reset.
-//! Back-pressure    what the socket does not accept stays in the board's receive window, which closes. From
-//!                  the socket, a relay holds at most one piece; then the socket's buffer fills. A socket is
+//! Back-pressure    what the socket does not accept stays in the board's receive window, which closes. Bytes
+//!                  from a kernel's socket are received into the board's pages, if there is room; otherwise
+//!                  a relay holds at most one piece. Then the socket's buffer fills. A socket is
 //!                  not watched for events that the relay cannot use.
 //! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
 //!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
@@ -32,7 +33,7 @@ use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, SockRef, Socket};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -171,7 +172,7 @@ struct Relay {
     inward_sent: usize,
     /// Whether `inward` ends with an urgent byte.
     has_urgent: bool,
-    /// Whether the stream has no room for `inward`.
+    /// Whether the stream has no room for `inward`, or for bytes that the socket may have.
     is_blocked: bool,
     /// When the cork releases the bytes that it holds; `NEVER` if it holds none.
     held_until: Instant,
@@ -698,6 +699,7 @@ impl Relay {
         counters: &mut ServiceCounters,
         now: Instant,
     ) -> io::Result<()> {
+        self.is_blocked = false;
         for _ in 0..PIECES_MAX {
             let may_read = self.write(stream, host, counters, now)? && !self.socket_finished;
             if !may_read || !self.read(stream, host, piece, counters)? {
@@ -722,7 +724,22 @@ impl Relay {
     ) -> io::Result<bool> {
         let is_urgent = is_at_mark(self.socket.as_fd());
         let most = if is_urgent { 1 } else { piece.len() };
-        let count = match self.socket.receive(&mut piece[..most]) {
+        // A copy less, if the bytes can go to the stream at once.
+        let is_direct = self.inward.is_empty() && !self.options.is_corked() && !is_urgent && self.skips == 0;
+        let received = match &self.socket {
+            Line::Tcp(socket) if is_direct => {
+                let read = |parts: &mut [&mut [u8]]| receive_into(socket, parts);
+                match host.write_from(stream, most, read).map_err(io::Error::other)? {
+                    Some(received) => received,
+                    None => {
+                        self.is_blocked = true;
+                        return Ok(false);
+                    }
+                }
+            }
+            _ => self.socket.receive(&mut piece[..most]),
+        };
+        let count = match received {
             // The program has closed its socket, and SO_LINGER requests a reset.
             Ok(0) if self.options.closes_with_reset() && self.has_hung_up() => {
                 return Err(ErrorKind::ConnectionReset.into());
@@ -740,6 +757,10 @@ impl Relay {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         };
+        if is_direct && matches!(self.socket, Line::Tcp(_)) {
+            counters.bytes_out += count as u64;
+            return Ok(true);
+        }
         self.has_urgent = is_urgent;
         let skipped = self.skips.min(count);
         self.skips -= skipped;
@@ -768,7 +789,8 @@ impl Relay {
         let count = if released > 0 { host.write(stream, bytes).map_err(io::Error::other)? } else { 0 };
         self.inward_sent += count;
         counters.bytes_out += count as u64;
-        self.is_blocked = count < released;
+        // Without bytes to write, only a read finds out whether there is room.
+        self.is_blocked = if waiting > 0 { count < released } else { self.is_blocked };
         if self.inward_sent == self.inward.len() {
             (self.inward, self.inward_sent) = (Vec::new(), 0);
             self.held_until = Instant::NEVER;
@@ -825,6 +847,13 @@ impl Relay {
         let wanted = (self.waits_to_open() || wanted != Interest::default()).then_some(wanted);
         files.update(&self.socket, self.number, &mut self.watched, wanted)
     }
+}
+
+/// Receives into several parts with one call.
+fn receive_into(socket: &Socket, parts: &mut [&mut [u8]]) -> io::Result<usize> {
+    let mut slices: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+    let mut none = rustix::net::RecvAncillaryBuffer::default();
+    Ok(rustix::net::recvmsg(socket, &mut slices, &mut none, rustix::net::RecvFlags::DONTWAIT)?.bytes)
 }
 
 /// Makes closing the socket send a reset instead of a FIN (SO_LINGER with zero).
