@@ -361,6 +361,8 @@ fn usage_errors_name_a_remedy() {
         (&["x25", "call", "--xot", "h", "--user-data", "0", "45"], 2, "hexadecimal"),
         (&["x25", "call", "--line", "serial:/nowhere", "--patience", "1", "45"], 1, "/nowhere"),
         (&["x25", "call", "--line", "ether:nowhere", "--patience", "1", "45"], 1, "no such interface"),
+        (&["x25", "call", "--line", "ether:nowhere", "--patience", "1", "45"], 1, "; waiting for it"),
+        (&["x25", "call", "--xot", "h", "--facilities", "031202", "45"], 2, "is incomplete"),
         (&["x25", "call", "--xot", "h", "--line", "ether:e", "45"], 2, "cannot be used with"),
         (&["x25", "listen", "--xot", "192.0.2.1:1998"], 1, "this host does not have the address"),
         (&["x25", "switch", "/nowhere"], 1, "/nowhere"),

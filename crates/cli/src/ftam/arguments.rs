@@ -3,11 +3,17 @@
 use super::address::{Remote, path_in_base};
 use super::kinds::Kind;
 use super::options::Association;
+use crate::board::control::time_or_seconds;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Default for the number of remote directories to list.
 pub(super) const DIRECTORIES_MAX: usize = 10_000;
+
+/// Default for the time without a change after which a remote file may be deleted. Equipment that writes one
+/// record at a time pauses for seconds; a nightly collection can wait for a minute.
+pub(super) const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// Arguments common to all transfers.
 #[derive(Args, Clone)]
@@ -75,6 +81,10 @@ pub(super) struct Get {
     /// Delete each remote file once its local copy is safe on the disk.
     #[arg(long)]
     pub(super) then_delete: bool,
+    /// Delete a remote file only after its size and dates have not changed for this time: 0 (do not wait),
+    /// 30 (seconds), 5m, 1h [default: 60].
+    #[arg(long, value_name = "TIME", value_parser = time_or_seconds, requires = "then_delete")]
+    pub(super) min_age: Option<Duration>,
     /// Files to download; *, ? and [...] are expanded (in ftam:// names without ?).
     #[arg(required = true, value_name = "REMOTE")]
     pub(super) remotes: Vec<Remote>,
@@ -151,6 +161,8 @@ pub(super) struct Mkdir {
 pub(super) struct Rm {
     #[command(flatten)]
     pub(super) association: Association,
+    #[command(flatten)]
+    pub(super) descent: Descent,
     /// Files or empty directories to delete; wildcards are expanded.
     #[arg(required = true, value_name = "REMOTE")]
     pub(super) remotes: Vec<Remote>,

@@ -108,21 +108,16 @@ impl FileAttributes {
         self.kind.as_deref() == Some(BINARY)
     }
 
-    /// Returns whether two sets of attributes describe the same version of a file; `None` if they tell no
-    /// size and no date.
+    /// Returns whether two sets of attributes describe the same version of a file; `None` if they lack the
+    /// size and the date of modification, so that writing to the file would not show.
     pub(super) fn is_same_version(&self, other: &FileAttributes) -> Option<bool> {
         // A listing may omit attributes that a responder tells about a selected file.
         fn same<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> Option<bool> {
             Some(one.as_ref()? == other.as_ref()?)
         }
-        [
-            same(&self.bytes, &other.bytes),
-            same(&self.modified, &other.modified),
-            same(&self.created, &other.created),
-        ]
-        .into_iter()
-        .flatten()
-        .reduce(|one, other| one && other)
+        let told = [same(&self.bytes, &other.bytes), same(&self.modified, &other.modified)];
+        let is_same = told.into_iter().flatten().reduce(|one, other| one && other)?;
+        Some(is_same && same(&self.created, &other.created) != Some(false))
     }
 
     /// Returns a table with one row per known attribute.
@@ -244,6 +239,27 @@ fn date_words(text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_the_size_and_the_dates_and_a_date_of_creation_alone_is_none() {
+        let version = |bytes: Option<i64>, modified: Option<&str>, created: Option<&str>| FileAttributes {
+            bytes,
+            modified: modified.map(String::from),
+            created: created.map(String::from),
+            ..FileAttributes::default()
+        };
+        for (one, other, same) in [
+            (version(Some(1), Some("2"), Some("3")), version(Some(1), Some("2"), Some("3")), Some(true)),
+            (version(Some(1), Some("2"), None), version(Some(1), None, Some("3")), Some(true)),
+            (version(Some(1), None, None), version(Some(2), None, None), Some(false)),
+            (version(None, Some("2"), None), version(None, Some("3"), None), Some(false)),
+            (version(Some(1), None, Some("3")), version(Some(1), None, Some("4")), Some(false)),
+            (version(None, None, Some("3")), version(None, None, Some("3")), None),
+            (version(None, Some("2"), None), version(Some(1), None, None), None),
+        ] {
+            assert_eq!(one.is_same_version(&other), same, "{one:?} {other:?}");
+        }
+    }
 
     #[test]
     fn dates_are_readable_and_years_since_1900_are_recognised() {

@@ -1,17 +1,19 @@
 //! `kiban ftam collect`: moves files from a peer to a local directory, once or on a schedule.
 //!
-//! Rounds         each round lists the remote directories, and collects their files ([`Collection`]). With
-//!                --every, a failed round is reported, and the next one tries again.
+//! Rounds         each round lists the remote directories, and collects their files ([`Collection`]). If some
+//!                may still be written, it waits for --min-age, and lists them a second time. With --every, a
+//!                failed round is reported, and the next one tries again.
 //! Signals        SIGINT and SIGTERM let the current files finish; a second signal ends the program at once.
 //! Not recursive  subdirectories are left out.
 
 use super::address::Remote;
 use super::arguments::{Descent, Parallel, Transfer};
+use super::attributes::FileAttributes;
 use super::collection::{Collection, token};
 use super::link::{Peer, PersistentClient};
-use super::listing::{RemoteFile, entries, last_component, matching};
+use super::listing::{RemoteFile, entries, file_instead, last_component, matching};
 use super::local::STATE;
-use super::report::Report;
+use super::report::{Report, whole_seconds};
 use super::task::{Task, Way};
 use super::transfers::{self, root_of};
 use crate::board::control::time_or_seconds;
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 #[derive(Args)]
 pub(super) struct Collect {
@@ -35,7 +38,11 @@ pub(super) struct Collect {
     /// Collect once (the default).
     #[arg(long, conflicts_with = "every")]
     once: bool,
-    /// Remote directories, or names with wildcards; subdirectories are left out.
+    /// Collect a file only after its size and dates have not changed for this time, because it may still be
+    /// written: 0 (do not wait), 30 (seconds), 15m, 1h [default: 60].
+    #[arg(long, value_name = "TIME", value_parser = time_or_seconds)]
+    min_age: Option<Duration>,
+    /// Remote directories, files, or names with wildcards; subdirectories are left out.
     #[arg(required = true, value_name = "REMOTE")]
     remotes: Vec<Remote>,
     /// Local directory; it is created if it does not exist.
@@ -71,14 +78,43 @@ impl Collect {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
             std::process::exit(1);
         });
-        let mut next = tokio::time::Instant::now();
+        let min_age = peer.min_age(self.min_age);
+        let mut next = Instant::now();
         loop {
-            let report = self.round(&peer, &collection).await;
+            next += self.every.unwrap_or_default();
+            let (mut report, mut young) =
+                self.look(&peer, &collection, min_age, Report::new(association)).await;
+            let again = young.iter().map(|(_, due)| *due).max();
+            if let Some(again) = again.filter(|again| self.every.is_none() || *again < next) {
+                if self.every.is_none() {
+                    let (count, seconds) = (young.len(), whole_seconds(again - Instant::now()));
+                    peer.note(&format!(
+                        "kiban: files that may still be written: {count}; waiting {seconds} s for changes (--min-age)"
+                    ));
+                }
+                tokio::select! {
+                    () = tokio::time::sleep_until(again) => {
+                        (report, young) = self.look(&peer, &collection, min_age, report).await;
+                    }
+                    _ = stops.wait_for(|stops| *stops) => {}
+                }
+            }
+            for (name, _) in young {
+                if self.every.is_none() {
+                    let seconds = whole_seconds(min_age);
+                    peer.note(&format!(
+                        "kiban: {name}: not seen unchanged for {seconds} s: left for a later run"
+                    ));
+                }
+                report.left.push(name);
+            }
             let is_quiet = report.is_empty() && self.every.is_some();
             let code = if is_quiet { ExitCode::SUCCESS } else { report.finish()? };
-            let Some(every) = self.every else { return Ok(code) };
+            if self.every.is_none() {
+                return Ok(code);
+            }
             // A round that takes longer than the interval is followed by the next one at once.
-            next = (next + every).max(tokio::time::Instant::now());
+            next = next.max(Instant::now());
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
                 _ = stops.wait_for(|stops| *stops) => return Ok(ExitCode::SUCCESS),
@@ -86,11 +122,19 @@ impl Collect {
         }
     }
 
-    async fn round(&self, peer: &Arc<Peer>, collection: &Arc<Collection>) -> Report {
-        let mut report = Report::new(&self.transfer.association);
+    /// Lists the files, and collects those that have not changed for long enough. Returns the others, and
+    /// when they may be collected if they do not change.
+    async fn look(
+        &self,
+        peer: &Arc<Peer>,
+        collection: &Arc<Collection>,
+        min_age: Duration,
+        mut report: Report,
+    ) -> (Report, Vec<(String, Instant)>) {
         collection.place_all(&mut report);
         let mut link = PersistentClient::new(peer, &collection.directory.join(STATE));
         let (mut tasks, mut listed) = (Vec::new(), Vec::new());
+        let begun = Instant::now();
         for remote in &self.remotes {
             let argument = remote.without_alias().to_string();
             match list(&mut link, remote, self.transfer.retries).await {
@@ -105,10 +149,18 @@ impl Collect {
         let mut tokens = HashSet::new();
         tasks.retain(|task| tokens.insert(task.name.clone()));
         collection.forget_deleted(&listed, &tokens, &mut report);
+        let is_complete = listed.len() == self.remotes.len();
+        let young = collection.young(&tokens, begun, min_age, is_complete);
+        let mut waiting = Vec::new();
+        tasks.retain(|task| {
+            let due = young.get(&task.name);
+            waiting.extend(due.map(|due| (task.remote.to_string(), *due)));
+            due.is_none()
+        });
         let mut policy = self.transfer.policy(peer.kind);
         policy.retry.resume = true;
         let (collection, jobs) = (Some(collection.clone()), self.parallel.jobs.into());
-        transfers::run(peer, Some(link), tasks, policy, collection, jobs, report).await
+        (transfers::run(peer, Some(link), tasks, policy, collection, jobs, report).await, waiting)
     }
 
     fn task(&self, file: RemoteFile, argument: &str, collection: &Collection) -> Task {
@@ -124,7 +176,7 @@ impl Collect {
     }
 }
 
-/// Returns the files of a directory, or those that a pattern matches.
+/// Returns the files of a directory, those that a pattern matches, or one that was named.
 async fn list(
     link: &mut PersistentClient,
     remote: &Remote,
@@ -133,14 +185,19 @@ async fn list(
     let mut found = match &remote.pattern {
         // Usually there is nothing to collect.
         Some(_) => matching(link, remote, &Descent::default(), &mut retries).await?,
-        None => entries(link, remote, &mut retries)
-            .await?
-            .into_iter()
-            .map(|attributes| {
-                let name = last_component(&attributes.name).to_owned();
-                RemoteFile { remote: remote.below(&name), name, attributes }
-            })
-            .collect(),
+        None => match entries(link, remote, &mut retries).await {
+            Ok(found) => {
+                let file = |attributes: FileAttributes| {
+                    let name = last_component(&attributes.name).to_owned();
+                    RemoteFile { remote: remote.below(&name), name, attributes }
+                };
+                found.into_iter().map(file).collect()
+            }
+            Err(failure) => {
+                let attributes = file_instead(link, remote, &mut retries, failure).await?;
+                vec![RemoteFile { remote: remote.clone(), name: attributes.name.clone(), attributes }]
+            }
+        },
     };
     found.retain(|file| file.attributes.is_directory != Some(true));
     found.sort_by(|one, other| one.remote.path.cmp(&other.remote.path));

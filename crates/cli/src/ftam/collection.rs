@@ -10,8 +10,12 @@
 //!               renamed before. So a program that takes files out of the directory never sees one twice. A
 //!               fetched file that the peer still lists in the same version is deleted, and not fetched
 //!               again. Interrupted transfers resume, if the peer supports recovery.
+//! Open files    a peer may still write to a file. It is fetched only when two listings have shown the same
+//!               size and dates, and the second one began `--min-age` after the first ended. A peer that
+//!               pauses for longer while it writes loses what it writes after the deletion.
 //! Versions      a file whose size or dates change while it is fetched is dropped, and fetched in a later
-//!               round. Peers must tell a date, because files with equal names could not be told apart.
+//!               round. Peers must tell a date, because files with equal names could not be told apart, and
+//!               something that changes when a file grows.
 //! Not recursive subdirectories are left out.
 //! Limits        on a file system without RENAME_NOREPLACE, such as NFS, the file is linked and its old name
 //!               removed. After a kill between these steps, it appears a second time if another program has
@@ -32,11 +36,13 @@ use kiban_osi::ftam::initiator::Job;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The state of a collection, which its workers share.
 pub(super) struct Collection {
@@ -45,6 +51,7 @@ pub(super) struct Collection {
     pub(super) directory: PathBuf,
     /// Whether to stop after the current files.
     stops: AtomicBool,
+    sightings: Mutex<Sightings>,
 }
 
 /// Returns the name of a version of a file in `.kiban-collect`.
@@ -55,6 +62,18 @@ pub(super) fn token(remote: &Remote, file: &FileAttributes) -> String {
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// When versions of files were seen first, by the clock of this host: that of the peer may be wrong, and its
+/// time zone unknown.
+#[derive(Default)]
+struct Sightings(HashMap<String, Instant>);
+
+impl Sightings {
+    /// Returns when a version that is seen now was seen first.
+    fn first(&mut self, version: &str, now: Instant) -> Instant {
+        *self.0.entry(version.to_owned()).or_insert(now)
+    }
+}
+
 impl Collection {
     /// Opens the collection of a local directory.
     ///
@@ -62,12 +81,33 @@ impl Collection {
     /// Another collection uses the directory, or its journal is damaged.
     pub(super) fn open(directory: PathBuf) -> Result<Collection, String> {
         let journal = Mutex::new(Journal::open(&directory)?);
-        Ok(Collection { journal, directory, stops: AtomicBool::new(false) })
+        let (stops, sightings) = (AtomicBool::new(false), Mutex::default());
+        Ok(Collection { journal, directory, stops, sightings })
     }
 
     /// Lets the current files finish, and begins no others.
     pub(super) fn stop(&self) {
         self.stops.store(true, Ordering::Relaxed);
+    }
+
+    /// Records which versions a listing has found, which lasted until now; `is_complete` says that no part of
+    /// it failed. Returns the versions that must not be collected yet, and when they may be.
+    pub(super) fn young(
+        &self,
+        listed: &HashSet<String>,
+        begun: Instant,
+        min_age: Duration,
+        is_complete: bool,
+    ) -> HashMap<String, Instant> {
+        let journal = lock(&self.journal);
+        let mut sightings = lock(&self.sightings);
+        if is_complete {
+            sightings.0.retain(|version, _| listed.contains(version));
+        }
+        // What an earlier run has fetched was old enough then.
+        let new = listed.iter().filter(|version| !min_age.is_zero() && !journal.has(version));
+        let due = new.map(|version| (version.clone(), sightings.first(version, Instant::now()) + min_age));
+        due.filter(|(_, due)| *due > begun).collect()
     }
 
     /// Moves fetched files to the directory that an earlier run has left in `.kiban-collect`.
@@ -136,11 +176,13 @@ impl Collection {
             return Ok(None);
         }
         let listed = task.known.clone().unwrap_or_default();
-        if listed.modified.is_none() && listed.created.is_none() {
-            return Err(format!(
-                "{}: the responder reports no date, and collect needs one; use get --then-delete",
-                task.remote
-            ));
+        let (is_dated, grows) = (listed.created.is_some(), listed.bytes.is_some());
+        if listed.modified.is_none() && !(is_dated && grows) {
+            let why = match is_dated || !grows {
+                true => "neither its size nor when it was modified, so a change would go unnoticed",
+                false => "no date, and collect needs one; use get --then-delete",
+            };
+            return Err(format!("{}: the responder reports {why}", task.remote));
         }
         let to = file_name(Path::new(&task.shown))?;
         Name::root().join(&to).map_err(|wrong| format!("{}: {wrong}", task.remote))?;
@@ -150,9 +192,16 @@ impl Collection {
             if staged.symlink_metadata().is_err() {
                 moved = self.fetch(task, link, policy).await?;
                 let now = stat(link, &task.remote, &mut policy.retry.retries.clone()).await?;
-                if now.is_same_version(&listed) != Some(true) {
+                // A peer that does not update the size while it writes may send more than that.
+                let length = staged.metadata().map_err(at(&staged))?.len();
+                let is_larger =
+                    now.is_binary() && now.bytes.is_some_and(|bytes| length > bytes.max(0) as u64);
+                if is_larger || now.is_same_version(&listed) != Some(true) {
                     std::fs::remove_file(&staged).map_err(at(&staged))?;
-                    return Err(format!("{}: it changed while it was fetched", task.remote));
+                    return Err(format!(
+                        "{}: it changed while it was fetched: is --min-age shorter than the pauses of its writer?",
+                        task.remote
+                    ));
                 }
             }
             sync_directory(&task.root).map_err(at(&task.root))?;

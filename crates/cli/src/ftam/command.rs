@@ -7,9 +7,9 @@ use super::link::Peer;
 use super::mirror::Mirror;
 use super::options::Association;
 use super::serve;
-use super::shell::{Running, Shell};
+use super::shell::{NOT_IN_A_SHELL, Running, Shell};
 use crate::osi::peer::runtime;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ enum What {
     /// Delete files.
     #[command(after_help = "Example:\
             \n  kiban ftam rm ftam://collector@exchange.example/today.cdr ftam://collector@exchange.example/old.cdr\
-            \n\nA directory must be empty.")]
+            \n\nWithout --recursive, a directory must be empty.")]
     Rm(Rm),
     /// Rename a file on the same host.
     #[command(after_help = "Example:\
@@ -119,7 +119,10 @@ struct Line {
 
 /// Parses a line of the shell, whose command uses the shell's peer.
 fn line(words: &[String], peer: &Arc<Peer>) -> Result<Running, clap::Error> {
-    let mut what = Line::try_parse_from(words)?.what;
+    let hidden = |parser: clap::Command, verb| parser.mut_subcommand(verb, |verb| verb.hide(true));
+    let mut parser = NOT_IN_A_SHELL.into_iter().fold(Line::command(), hidden);
+    let mut matches = parser.try_get_matches_from_mut(words)?;
+    let mut what = Line::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut parser))?.what;
     if let Some(association) = what.association() {
         association.shared = Some(peer.clone());
     }

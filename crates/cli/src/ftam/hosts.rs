@@ -10,6 +10,7 @@
 
 use super::kinds::Kind;
 use super::local::xdg_file;
+use crate::board::control::time_or_seconds;
 use crate::osi::peer::{Host, PeerArgs, selector};
 use crate::output::{json, print};
 use clap::{Args, ValueEnum};
@@ -22,6 +23,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 use toml::Spanned;
 
 /// Maximum length of a hosts file.
@@ -30,7 +32,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// The keys of a host, for error messages.
 const KEYS: &str = "a host is a table [hosts.NAME] with the key address and, optionally, user, account, \
     password-command, password-file, type, tsel, ssel, psel, tls, tls-ca, tls-cert, tls-key, recovery, \
-    session-version, tpdu-bytes, fdata-bytes, checkpoint-bytes and timeout";
+    session-version, tpdu-bytes, fdata-bytes, checkpoint-bytes, timeout and min-age";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +65,7 @@ struct HostTable {
     fdata_bytes: Option<Spanned<u64>>,
     checkpoint_bytes: Option<Spanned<u64>>,
     timeout: Option<Spanned<u64>>,
+    min_age: Option<Spanned<String>>,
 }
 
 /// A host of the file.
@@ -82,6 +85,7 @@ pub(super) struct HostEntry {
     pub(super) fdata_bytes: Option<u32>,
     pub(super) checkpoint_bytes: Option<u64>,
     pub(super) timeout: Option<u64>,
+    pub(super) min_age: Option<Duration>,
 }
 
 /// The hosts of a file.
@@ -217,6 +221,12 @@ impl HostTable {
                 }
             }
         };
+        let min_age = match &self.min_age {
+            None => None,
+            Some(time) => {
+                Some(time_or_seconds(time.get_ref()).map_err(|wrong| (time.span().start, "min-age", wrong))?)
+            }
+        };
         if let (Some(command), Some(_)) = (&self.password_command, &self.password_file) {
             let wrong = "the host also has a password-file: keep one of them".into();
             return Err((command.span().start, "password-command", wrong));
@@ -245,6 +255,7 @@ impl HostTable {
             fdata_bytes: number("fdata-bytes", &self.fdata_bytes, 1..=1 << 20)?.map(|bytes| bytes as u32),
             checkpoint_bytes: number("checkpoint-bytes", &self.checkpoint_bytes, 1..=1 << 40)?,
             timeout: number("timeout", &self.timeout, 1..=3600)?,
+            min_age,
         })
     }
 }
@@ -323,13 +334,14 @@ mod tests {
     fn a_host_has_an_address_and_settings() {
         let hosts = parse(
             "[hosts.exchange]\naddress = \"10.0.0.7:4102\"\nuser = \"eve\"\ntsel = \"0x0103\"\n\
-            tls-ca = \"ca.pem\"\nrecovery = false\ntype = \"text\"\n[hosts.b-2]\naddress = \"[::1]\"\n",
+            tls-ca = \"ca.pem\"\nrecovery = false\ntype = \"text\"\nmin-age = \"15m\"\n[hosts.b-2]\naddress = \"[::1]\"\n",
         )
         .expect("valid");
         let entry = hosts.get("exchange").expect("there");
         assert_eq!((entry.host.as_str(), entry.port, entry.user.as_deref()), ("10.0.0.7", 4102, Some("eve")));
         assert_eq!((entry.no_recovery, entry.kind), (true, Some(Kind::Text)));
         assert_eq!(entry.peer.called().transport, vec![1, 3].into());
+        assert_eq!(entry.min_age, Some(Duration::from_secs(900)));
         let entry = hosts.get("b-2").expect("there");
         assert_eq!((entry.host.as_str(), entry.port, entry.no_recovery), ("::1", 102, false));
     }
@@ -358,6 +370,7 @@ mod tests {
             ("[hosts.a]\naddress = \"h:x\"\n", 2, "hosts.a.address: 'x' is not a port"),
             ("[hosts.a]\naddress = \"h\"\ntype = \"word\"\n", 3, "use binary, text or sequential"),
             ("[hosts.a]\naddress = \"h\"\ntpdu-bytes = 5\n", 3, "must be 128 to 65531"),
+            ("[hosts.a]\naddress = \"h\"\nmin-age = \"soon\"\n", 3, "hosts.a.min-age: write a time such as"),
             (
                 "[hosts.a]\naddress = \"h\"\npassword-command = \"c\"\npassword-file = \"f\"\n",
                 3,

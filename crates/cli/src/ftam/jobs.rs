@@ -5,7 +5,7 @@ use super::arguments::{Append, Chattr, Descent, Get, Ls, Mkdir, Mv, Put, Rm, Sta
 use super::attributes::{FileAttributes, list};
 use super::kinds::Kind;
 use super::link::{PersistentClient, RetryPolicy};
-use super::listing::{RemoteFile, entries, expand, last_component, stat, tree};
+use super::listing::{RemoteFile, entries, expand, file_instead, last_component, stat, tree};
 use super::local::{self, Spool, absolute, create_directories, file_name, parent};
 use super::options::Association;
 use super::report::Report;
@@ -21,9 +21,11 @@ use kiban_osi::wire::ftam::{
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The argument that means standard input or output.
 const STANDARD: &str = "-";
@@ -35,7 +37,8 @@ impl Transfer {
             kind: self.kind.or(kind),
             retry: RetryPolicy { resume: self.resume, retries: self.retries },
             if_exists: IfExists::Fail,
-            then_delete: false,
+            then_delete: None,
+            listed_at: Instant::now(),
             unsynced: Arc::default(),
         }
     }
@@ -47,11 +50,13 @@ impl Get {
             return self.print().await;
         }
         let several = self.remotes.len() > 1 || self.remotes.iter().any(|remote| remote.pattern.is_some());
-        let is_into = self.local.is_dir() || several || self.descent.recursive;
+        // A slash at the end means a directory, which is created if necessary.
+        let is_directory = self.local.is_dir() || self.local.as_os_str().as_bytes().ends_with(b"/");
+        let is_into = is_directory || several || self.descent.recursive;
         let association = &self.transfer.association;
         let peer = association.peer(&mut self.remotes.iter_mut().collect::<Vec<_>>())?;
         let root = if is_into { self.local.clone() } else { parent(&self.local) };
-        let root = if self.descent.recursive { root_of(&root)? } else { absolute(&root)? };
+        let root = root_of(&root)?;
         let mut report = Report::new(association);
         let mut link = PersistentClient::new(&peer, &root);
         let mut tasks = Vec::new();
@@ -75,7 +80,7 @@ impl Get {
             is_new
         });
         let mut policy = self.transfer.policy(peer.kind);
-        policy.then_delete = self.then_delete;
+        policy.then_delete = self.then_delete.then(|| peer.min_age(self.min_age));
         policy.if_exists = match (self.existing.overwrite, self.existing.skip_existing) {
             (true, _) => IfExists::Overwrite,
             (_, true) => IfExists::Skip,
@@ -98,7 +103,12 @@ impl Get {
         let found = match &remote.pattern {
             Some(_) => expand(link, remote, &self.descent, retries).await?,
             None => {
-                let attributes = FileAttributes::default();
+                // So all files of a command are old enough for their deletion at the same time. A failure is
+                // reported with the transfer.
+                let attributes = match self.then_delete {
+                    true => stat(link, remote, retries).await.unwrap_or_default(),
+                    false => FileAttributes::default(),
+                };
                 vec![RemoteFile { remote: remote.clone(), name: remote.name().to_owned(), attributes }]
             }
         };
@@ -364,7 +374,12 @@ impl Ls {
         }
         while let Some((remote, prefix, depth)) = waiting.pop() {
             let found = match self.descent.check(&remote, depth, &mut listed) {
-                Ok(()) => entries(&mut link, &remote, &mut retries).await,
+                Ok(()) => match entries(&mut link, &remote, &mut retries).await {
+                    Err(failure) if depth == 0 => {
+                        file_instead(&mut link, &remote, &mut retries, failure).await.map(|file| vec![file])
+                    }
+                    found => found,
+                },
                 Err(failure) => Err(failure),
             };
             let mut found = match found {
@@ -419,14 +434,15 @@ impl Stat {
 impl Mkdir {
     pub(super) async fn make_directory(self) -> Result<ExitCode, String> {
         let job = Job::MakeDirectory { remote: self.remote.path.trim_end_matches('/').to_owned() };
-        plain(&self.association, "mkdir", vec![(job, self.remote)]).await
+        plain(&self.association, "mkdir", vec![(job, self.remote)], None).await
     }
 }
 
 impl Rm {
     pub(super) async fn remove(self) -> Result<ExitCode, String> {
         let job = |remote: Remote| (Job::Remove { remote: remote.path.clone() }, remote);
-        plain(&self.association, "rm", self.remotes.into_iter().map(job).collect()).await
+        let descent = self.descent.recursive.then_some(&self.descent);
+        plain(&self.association, "rm", self.remotes.into_iter().map(job).collect(), descent).await
     }
 }
 
@@ -438,7 +454,7 @@ impl Mv {
             );
         }
         let job = Job::Rename { remote: self.remote.path.clone(), to: self.to };
-        plain(&self.association, "mv", vec![(job, self.remote)]).await
+        plain(&self.association, "mv", vec![(job, self.remote)], None).await
     }
 }
 
@@ -466,16 +482,17 @@ impl Chattr {
             );
         }
         let job = Job::Change { remote: self.remote.path.clone(), attributes: Box::new(attributes) };
-        plain(&self.association, "chattr", vec![(job, self.remote)]).await
+        plain(&self.association, "chattr", vec![(job, self.remote)], None).await
     }
 }
 
-/// Runs jobs that return no result, using one association per user and host. Wildcards are expanded, which is
-/// meant for `rm`.
+/// Runs jobs that return no result, using one association per user and host. For `rm`, wildcards are
+/// expanded, and with `descent`, directories are removed with what is below them.
 async fn plain(
     association: &Association,
     verb: &'static str,
     jobs: Vec<(Job, Remote)>,
+    descent: Option<&Descent>,
 ) -> Result<ExitCode, String> {
     let mut report = Report::new(association);
     let mut link: Option<(Remote, PersistentClient)> = None;
@@ -501,7 +518,23 @@ async fn plain(
         } else {
             vec![(job, remote)]
         };
+        let mut all = Vec::new();
         for (job, remote) in jobs {
+            if let Some(descent) = descent
+                && stat(&mut used, &remote, &mut 0).await.is_ok_and(|told| told.is_directory == Some(true))
+            {
+                // A directory stands before its contents.
+                let (below, failures) = tree(&mut used, &remote, descent, &mut 0, &|_, _| true).await;
+                if !failures.is_empty() {
+                    failures.into_iter().for_each(|failure| report.failed(failure));
+                    continue;
+                }
+                let job = |file: RemoteFile| (Job::Remove { remote: file.remote.path.clone() }, file.remote);
+                all.extend(below.into_iter().rev().map(job));
+            }
+            all.push((job, remote));
+        }
+        for (job, remote) in all {
             match used.ask(job, &remote.to_string()).await {
                 Ok(_) => report.acted(verb, remote.to_string(), false),
                 Err(failure) => report.failed(failure),

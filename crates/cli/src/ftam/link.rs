@@ -2,6 +2,7 @@
 //! of its transfers.
 
 use super::address::Remote;
+use super::arguments::MIN_AGE;
 use super::kinds::{Kind, Progress};
 use crate::output::{note, print, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -38,6 +39,7 @@ pub(super) struct Peer {
     bars: MultiProgress,
     /// The default document type.
     pub(super) kind: Option<Kind>,
+    min_age: Option<Duration>,
     /// An association that a shell keeps for its next command, and the directory of its local files.
     idle: Mutex<Option<(PathBuf, Client)>>,
     keeps: bool,
@@ -51,6 +53,7 @@ impl Peer {
         quiet: bool,
         progress: Progress,
         kind: Option<Kind>,
+        min_age: Option<Duration>,
     ) -> Peer {
         let is_shown = !quiet && progress != Progress::Json;
         let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -62,9 +65,15 @@ impl Peer {
             progress,
             bars: MultiProgress::with_draw_target(target),
             kind,
+            min_age,
             idle: Mutex::default(),
             keeps: false,
         }
+    }
+
+    /// Returns how long a file must not have changed before it is deleted; `given` is the command's option.
+    pub(super) fn min_age(&self, given: Option<Duration>) -> Duration {
+        given.or(self.min_age).unwrap_or(MIN_AGE)
     }
 
     /// Keeps an association when a command ends, for the next one.
@@ -88,6 +97,13 @@ impl Peer {
         let idle = lock(&self.idle).take();
         if let Some((_, client)) = idle {
             client.close().await;
+        }
+    }
+
+    /// Prints a line on standard error without disturbing the progress bars, unless --quiet was given.
+    pub(super) fn note(&self, line: &str) {
+        if !self.quiet {
+            self.bars.suspend(|| note!("{line}"));
         }
     }
 

@@ -61,6 +61,27 @@ pub(super) async fn entries(
     }
 }
 
+/// Returns the attributes of a file that was named in place of a directory.
+///
+/// # Errors
+/// It is no file; then the error is `failure`, that of listing it.
+pub(super) async fn file_instead(
+    link: &mut PersistentClient,
+    remote: &Remote,
+    retries: &mut u32,
+    failure: String,
+) -> Result<FileAttributes, String> {
+    if remote.path.is_empty() || remote.path.ends_with('/') {
+        return Err(failure);
+    }
+    match stat(link, remote, retries).await {
+        Ok(told) if told.is_directory == Some(false) => {
+            Ok(FileAttributes { name: remote.name().to_owned(), ..told })
+        }
+        _ => Err(failure),
+    }
+}
+
 /// Reads the attributes of a file.
 pub(super) async fn stat(
     link: &mut PersistentClient,

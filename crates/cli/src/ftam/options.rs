@@ -48,6 +48,9 @@ pub(crate) struct Association {
     /// The document type of the hosts file's entry.
     #[arg(skip)]
     pub(super) kind: Option<Kind>,
+    /// The time of the hosts file's entry after which remote files may be deleted.
+    #[arg(skip)]
+    min_age: Option<Duration>,
     /// The peer of a shell, with its association.
     #[arg(skip)]
     pub(super) shared: Option<Arc<Peer>>,
@@ -112,6 +115,7 @@ impl Association {
             association.quiet,
             association.progress,
             association.kind,
+            association.min_age,
         )))
     }
 
@@ -132,6 +136,7 @@ impl Association {
         all.checkpoint_bytes = all.checkpoint_bytes.or(entry.checkpoint_bytes);
         all.timeout = all.timeout.or(entry.timeout);
         all.kind = entry.kind;
+        all.min_age = entry.min_age;
         all
     }
 

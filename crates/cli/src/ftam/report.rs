@@ -44,6 +44,9 @@ pub(super) struct Report {
     /// Files that were not transferred because they exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) skipped: Vec<String>,
+    /// Files that `collect` left at the peer, because they may still be written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) left: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) actions: Vec<Action>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,6 +167,11 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// Returns a time in seconds, rounded up.
+pub(super) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 fn layers(stopwatch: &Stopwatch) -> Vec<Layer> {

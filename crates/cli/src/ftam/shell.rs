@@ -38,6 +38,9 @@ pub(super) type Running = Pin<Box<dyn Future<Output = Result<ExitCode, String>>>
 /// Parses the words of a client command, which uses this peer.
 pub(super) type Parse = fn(&[String], &Arc<Peer>) -> Result<Running, clap::Error>;
 
+/// Commands that are not possible in a shell.
+pub(super) const NOT_IN_A_SHELL: [&str; 6] = ["shell", "serve", "passwd", "hosts", "mirror", "collect"];
+
 /// Commands of the shell itself.
 const HELP: &str = "cd [DIR], pwd       change, print the remote directory
 lcd [DIR], lpwd     change, print the local directory
@@ -123,7 +126,7 @@ impl Session {
                 let to = argument.or_else(|| std::env::var("HOME").ok()).ok_or("name a directory")?;
                 std::env::set_current_dir(&to).map_err(|error| format!("{to}: {error}"))?;
             }
-            "shell" | "serve" | "passwd" | "hosts" | "mirror" | "collect" => {
+            verb if NOT_IN_A_SHELL.contains(&verb) => {
                 return Err(format!("{verb} is not possible in a shell: use kiban ftam {verb}"));
             }
             _ => {

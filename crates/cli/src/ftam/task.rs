@@ -12,6 +12,8 @@ use kiban_osi::ftam::initiator::{Job, Outcome};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A file to transfer.
 pub(super) struct Task {
@@ -52,7 +54,10 @@ pub(super) struct Policy {
     pub(super) kind: Option<Kind>,
     pub(super) retry: RetryPolicy,
     pub(super) if_exists: IfExists,
-    pub(super) then_delete: bool,
+    /// With `get --then-delete`, how long a remote file must not have changed before it is deleted.
+    pub(super) then_delete: Option<Duration>,
+    /// When the attributes of all listed files had been read.
+    pub(super) listed_at: Instant,
     /// Local directories with new files, which are synced at the end.
     pub(super) unsynced: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
@@ -108,7 +113,7 @@ pub(super) async fn delete(
         Some(_) => return Err(why_not("it has changed since it was listed")),
         None => {
             return Err(why_not(
-                "the responder reports neither size nor date, so a change would go unnoticed",
+                "the responder reports neither its size nor when it was modified, so a change would go unnoticed",
             ));
         }
     }

@@ -6,14 +6,14 @@
 //!             directories are synced once, when all files have been transferred, or with `--then-delete` for
 //!             each file. When the command ends, everything that it reports as transferred is on the disk.
 //! Deletion    `get --then-delete` removes the remote file after that, and only if its size and dates are
-//!             still those that it had before it was fetched.
+//!             still those that it had before it was fetched, which must be `--min-age` ago.
 
 use super::collection::Collection;
 use super::kinds::Kind;
 use super::link::{Peer, PersistentClient};
 use super::listing::stat;
 use super::local::{absolute, at, create_directories, parent, sync_directory};
-use super::report::Report;
+use super::report::{Report, whole_seconds};
 use super::task::{Done, IfExists, Policy, Task, Way, delete};
 use kiban_os::lock;
 use kiban_osi::ftam::filestore::Path as Name;
@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Transfers files over at most `jobs` associations, for a collection if there is one, and adds the results
 /// to the report.
@@ -76,7 +77,7 @@ async fn work(
         let link = link.get_or_insert_with(|| PersistentClient::new(peer, &task.root));
         let done = match collection {
             Some(collection) => collection.collect(&task, link, policy).await,
-            None => task.run(link, policy).await.map(Some),
+            None => task.run(peer, link, policy).await.map(Some),
         };
         let mut report = lock(report);
         match done {
@@ -107,11 +108,11 @@ impl Task {
     }
 
     /// Transfers the file.
-    async fn run(&self, link: &mut PersistentClient, policy: &Policy) -> Result<Done, String> {
+    async fn run(&self, peer: &Peer, link: &mut PersistentClient, policy: &Policy) -> Result<Done, String> {
         let local = Name::read(&self.name).map_err(|wrong| format!("{}: {wrong}", self.shown))?;
         let path = self.root.join(&self.name);
         match self.way {
-            Way::Get => self.get(link, policy, local, &path).await,
+            Way::Get => self.get(peer, link, policy, local, &path).await,
             Way::Put | Way::Append => {
                 std::fs::metadata(&path).map_err(|error| format!("{}: {error}", self.shown))?;
                 let document = policy.kind.unwrap_or(Kind::Binary).document();
@@ -129,6 +130,7 @@ impl Task {
 
     async fn get(
         &self,
+        peer: &Peer,
         link: &mut PersistentClient,
         policy: &Policy,
         local: Name,
@@ -145,9 +147,12 @@ impl Task {
         }
         let directory = parent(path);
         create_directories(&directory)?;
-        let before = match &self.known {
-            Some(known) => Ok(known.clone()),
-            None => stat(link, &self.remote, &mut policy.retry.retries.clone()).await,
+        let (before, read_at) = match &self.known {
+            Some(known) => (Ok(known.clone()), policy.listed_at),
+            None => {
+                let told = stat(link, &self.remote, &mut policy.retry.retries.clone()).await;
+                (told, Instant::now())
+            }
         };
         let document = policy.kind.map(Kind::document);
         let job = Job::Get { remote: self.remote.path.clone(), local, document };
@@ -158,7 +163,7 @@ impl Task {
         self.set_date(path, modified);
         lock(&policy.unsynced).insert(directory.clone());
         let mut result = self.result(moved);
-        if policy.then_delete {
+        if let Some(min_age) = policy.then_delete {
             if result.resumed {
                 return Err(format!(
                     "{}: it was fetched, but not deleted: the transfer was resumed, and the file may have \
@@ -168,6 +173,16 @@ impl Task {
             }
             let before = before.map_err(|failure| format!("{failure}; it was fetched, but not deleted"))?;
             sync_directory(&directory).map_err(at(&directory))?;
+            let earliest = read_at + min_age;
+            let rest = earliest.saturating_duration_since(Instant::now());
+            if !rest.is_zero() {
+                let seconds = whole_seconds(rest);
+                peer.note(&format!(
+                    "kiban: {}: fetched; it is deleted in {seconds} s, unless it changes (--min-age)",
+                    self.remote
+                ));
+                tokio::time::sleep_until(earliest).await;
+            }
             delete(link, &self.remote, &before, Some(moved.0), policy.retry.retries).await?;
             result.deleted = true;
         }

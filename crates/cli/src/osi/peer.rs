@@ -164,7 +164,10 @@ pub(crate) fn password(
     if let Some(path) = file {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        return Ok(Some(text.lines().next().unwrap_or_default().into()));
+        let line = text.lines().next().filter(|line| !line.is_empty());
+        return line
+            .map(|line| Some(line.into()))
+            .ok_or(format!("{}: the first line is empty", path.display()));
     }
     if let Ok(password) = std::env::var(PASSWORD_VARIABLE) {
         return Ok(Some(password));

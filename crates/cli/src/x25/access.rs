@@ -4,6 +4,7 @@ use crate::osi::peer::{Host, cannot_listen};
 use crate::output::note;
 use clap::{Args, ValueEnum};
 use kiban_osi::lapb;
+use kiban_osi::wire::x25::FACILITIES_BYTES_MAX;
 use kiban_osi::wire::xot;
 use kiban_osi::x25::{Address, AddressBlock, Both, Call, Config, Facilities, FastSelect, Modulo, Role};
 use kiban_osi_runtime::relay::Called;
@@ -147,6 +148,10 @@ pub(super) struct CallArgs {
     /// Request reverse charging.
     #[arg(long)]
     reverse_charging: bool,
+    /// Further facilities, in hexadecimal as X.25 encodes them: 0312 for closed user group 12, 02BB for the
+    /// throughput class of 19200 bit/s, C6 with a length and a text for a network user.
+    #[arg(long, value_name = "HEX", value_parser = facilities)]
+    facilities: Option<Facilities>,
 }
 
 /// Call user data, as octets.
@@ -159,14 +164,24 @@ fn user_data(text: &str) -> Result<UserData, String> {
     }
 }
 
+fn facilities(text: &str) -> Result<Facilities, String> {
+    let octets = crate::osi::peer::octets(text).filter(|octets| octets.len() <= FACILITIES_BYTES_MAX);
+    let octets = octets
+        .ok_or_else(|| format!("write up to {FACILITIES_BYTES_MAX} octets in pairs of hexadecimal digits"))?;
+    Facilities::read(&octets)
+        .map_err(|_| "the last facility is incomplete: a code is followed by its value".into())
+}
+
 impl CallArgs {
     /// Returns the call; user data longer than 16 octets needs fast select.
     pub(super) fn call(&self, called: Address) -> Call {
         let addresses = AddressBlock { called, calling: self.calling.unwrap_or(Address::NONE) };
         let user_data = self.user_data.as_deref().unwrap_or_default().to_vec();
-        let fast_select = if user_data.len() > 16 { FastSelect::Unrestricted } else { FastSelect::No };
-        let reverse_charging = self.reverse_charging;
-        let facilities = Facilities { fast_select, reverse_charging, ..Facilities::default() };
+        let mut facilities = self.facilities.clone().unwrap_or_default();
+        if user_data.len() > 16 && facilities.fast_select == FastSelect::No {
+            facilities.fast_select = FastSelect::Unrestricted;
+        }
+        facilities.reverse_charging |= self.reverse_charging;
         Call { addresses, facilities, user_data }
     }
 }
@@ -209,8 +224,9 @@ impl Access {
             return Err(format!("a window of {} packets needs --modulo 128", self.sizes.window));
         }
         let SizeArgs { packet_bytes, window, .. } = self.sizes;
-        call.facilities.packet_bytes = (packet_bytes != 128).then_some(Both::same(packet_bytes));
-        call.facilities.window = (window != 2).then_some(Both::same(window));
+        let (bytes, packets) = (&mut call.facilities.packet_bytes, &mut call.facilities.window);
+        *bytes = (packet_bytes != 128).then_some(Both::same(packet_bytes)).or(*bytes);
+        *packets = (window != 2).then_some(Both::same(window)).or(*packets);
         Ok(call)
     }
 
@@ -251,8 +267,18 @@ impl Access {
         let (node, mut state) = self.node(None, Target::Line(LINE.into()), Origin::Local)?;
         let handle = node.handle();
         tokio::spawn(node.run());
-        let up = state.wait_for(|state| *state == LineState::Up);
-        let is_up = tokio::time::timeout(self.patience(), up).await.is_ok_and(|up| up.is_ok());
+        let wait = async {
+            let mut is_told = false;
+            while !matches!(*state.borrow_and_update(), LineState::Up) {
+                if let (false, LineState::Down(why)) = (is_told, &*state.borrow()) {
+                    note!("the line is down: {why}; waiting for it");
+                    is_told = true;
+                }
+                state.changed().await?;
+            }
+            Ok::<(), watch::error::RecvError>(())
+        };
+        let is_up = tokio::time::timeout(self.patience(), wait).await.is_ok_and(|up| up.is_ok());
         if !is_up {
             let why = match &*state.borrow() {
                 LineState::Down(why) => why.clone(),
@@ -348,4 +374,20 @@ enum LineState {
     New,
     Up,
     Down(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facilities_are_added_to_those_of_other_options() {
+        let facilities = Some(facilities("0312420808").expect("whole facilities"));
+        let args = CallArgs { calling: None, user_data: None, reverse_charging: true, facilities };
+        let call = args.call("45".parse().expect("digits"));
+        let Facilities { packet_bytes, reverse_charging, others, .. } = call.facilities;
+        assert_eq!((packet_bytes, reverse_charging), (Some(Both::same(256)), true));
+        assert_eq!(others, [3, 0x12]);
+        assert!(super::facilities("C605ab").is_err_and(|error| error.contains("incomplete")));
+    }
 }

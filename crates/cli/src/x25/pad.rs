@@ -139,6 +139,12 @@ impl Session<'_> {
         let mut script = Vec::new();
         let mut has_input = true;
         loop {
+            if !is_terminal {
+                // Nobody reads page by page.
+                self.pad.turn_page();
+            } else if let Some(circuit) = &self.circuit {
+                self.pad.set_room(circuit.room() >= READ_BYTES);
+            }
             while let Some(next) = self.pad.poll() {
                 self.act(next, &mut output, clock.now()).await?;
             }

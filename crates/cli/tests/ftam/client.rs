@@ -328,4 +328,46 @@ fn a_shell_runs_commands_over_one_association() {
         assert!(error.contains(words), "{words}: {error}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("ftam://"), "{output:?}");
+    let text = String::from_utf8(run("help\n").stdout).expect("text");
+    assert!(text.contains("  get ") && !text.contains("  mirror ") && !text.contains("  serve "), "{text}");
+}
+
+#[test]
+fn a_file_is_listed_fetched_into_a_new_directory_and_collected_by_its_name() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    fs::create_dir_all(dir.at("root/calls")).expect("made");
+    fs::write(dir.at("root/calls/a.cdr"), "a").expect("written");
+    let listed = dir.run(&["ls", &there("calls/a.cdr")]);
+    assert!(listed.contains("a.cdr"), "{listed}");
+    dir.fails(&["ls", &there("calls/none")], "3004 non-existent file\n");
+    dir.run(&["get", "-q", &there("calls/a.cdr"), "new/below/"]);
+    same(&dir.at("new/below/a.cdr"), b"a");
+    dir.run(&["collect", "-q", "--min-age", "0", &there("calls/a.cdr"), "in"]);
+    same(&dir.at("in/a.cdr"), b"a");
+    assert!(!dir.at("root/calls/a.cdr").exists());
+}
+
+#[test]
+fn rm_removes_a_tree_only_if_it_is_told_to() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    fs::create_dir_all(dir.at("root/calls/old/older")).expect("made");
+    for name in ["root/calls/a.cdr", "root/calls/old/b.cdr", "root/calls/old/older/c.cdr", "root/kept"] {
+        fs::write(dir.at(name), name).expect("written");
+    }
+    dir.fails(&["rm", &there("calls")], "3007 file cannot be deleted (the directory is not empty)\n");
+    dir.fails(&["rm", "-r", "--directories-max", "1", &there("calls")], "more than 1 directories");
+    dir.run(&["rm", "-r", &there("calls/*"), &there("calls")]);
+    assert_eq!(names(&dir.at("root")), ["kept"]);
+}
+
+#[test]
+fn an_empty_password_file_is_named() {
+    let dir = TestDir::new();
+    fs::write(dir.at("empty"), "\n").expect("written");
+    let ls = ["ls", "--password-file", "empty", "ftam://eve@127.0.0.1:1/"];
+    dir.fails(&ls, "empty: the first line is empty");
 }

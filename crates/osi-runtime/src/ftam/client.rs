@@ -20,6 +20,7 @@ use kiban_osi::ftam::{Machine, Role};
 use kiban_osi::stack::end::End;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport::Disconnected;
+use kiban_osi::wire::ftam::{DiagnosticItem, ErrorIdentifier};
 use kiban_tokio::{Attachment, ClientService, Stream};
 use std::fmt;
 use std::io;
@@ -137,7 +138,15 @@ pub struct FailureLine<'a>(pub &'a Failure);
 impl fmt::Display for FailureLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { diagnostics, local, cancelled, misuse, .. } = self.0;
-        let mut words: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+        // These two say only that an earlier step failed, whose diagnostic is the cause.
+        let follows = |item: &&DiagnosticItem| {
+            [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD].contains(&item.error())
+        };
+        let causes = diagnostics.iter().filter(|item| !follows(item));
+        let mut words: Vec<String> = causes.map(ToString::to_string).collect();
+        if words.is_empty() {
+            words = diagnostics.iter().map(ToString::to_string).collect();
+        }
         words.extend(local.map(|error| format!("here: {error}")));
         words.extend(misuse.map(|misuse| misuse.to_string()));
         if *cancelled {

@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// Time limit within which the peer must accept an association's last data.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an association that seems to be idle is kept after this was noticed. A file operation of this
+/// host may have taken longer than the limit, so that data of the peer waits in the socket.
+const IDLE_GRACE: Duration = Duration::from_millis(100);
 
 /// The user of the file service at this endpoint: an initiator or a responder.
 pub(super) trait User {
@@ -42,6 +45,8 @@ pub(super) struct FileEnd<U: User, L: Layers> {
     /// How long an association may be without progress while a file is selected.
     idle_timeout: Option<Duration>,
     moved: Instant,
+    /// When the inactivity limit was found to be exceeded.
+    idle_since: Option<Instant>,
     /// Bytes that were waiting to be sent at the last check.
     waited_bytes: usize,
     /// The time at which the connection is closed even if bytes are still waiting; those are then dropped.
@@ -58,6 +63,7 @@ impl<U: User, L: Layers> FileEnd<U, L> {
             end_reported: false,
             idle_timeout: None,
             moved: Instant::ZERO,
+            idle_since: None,
             waited_bytes: 0,
             close_deadline: Instant::NEVER,
             over: None,
@@ -85,9 +91,15 @@ impl<U: User, L: Layers> FileEnd<U, L> {
             _ => Instant::NEVER,
         };
         if now < self.close_deadline {
+            self.idle_since = None;
             return;
         }
         if !is_over {
+            let end = *self.idle_since.get_or_insert(now) + IDLE_GRACE;
+            if now < end {
+                self.close_deadline = end;
+                return;
+            }
             self.user.on_idle_timeout();
             self.end.ended(Origin::Provider, now, &mut self.stopwatch);
         }

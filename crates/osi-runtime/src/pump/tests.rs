@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kiban_base::{Instant, Rope, RopeQueue, SimRng};
 use kiban_os::Clock;
 use std::io;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
@@ -147,4 +147,51 @@ async fn an_end_learns_that_its_peer_has_closed() {
     drop(there);
     pump(&mut end, &mut here, &Notify::new(), &Clock::new()).await.expect("a close is no error");
     assert!(end.ended);
+}
+
+/// An endpoint whose deadline has always passed, as after slow work.
+#[derive(Default)]
+struct Late {
+    turns: usize,
+    received: usize,
+    outgoing: RopeQueue,
+}
+
+impl End for Late {
+    fn arrive(&mut self, bytes: Bytes, _now: Instant) {
+        self.received += bytes.len();
+    }
+
+    fn ended(&mut self, _how: io::Result<()>, _now: Instant) {}
+
+    fn work(&mut self, _now: Instant) {
+        self.turns += 1;
+    }
+
+    fn outgoing(&mut self) -> &mut RopeQueue {
+        &mut self.outgoing
+    }
+
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn is_over(&self) -> bool {
+        self.turns == 2
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_have_arrived_count_before_a_deadline_that_has_passed() {
+    for _ in 0..64 {
+        let (mut here, mut there) = tokio::io::duplex(1000);
+        there.write_all(b"in time").await.expect("there is room");
+        let mut end = Late::default();
+        pump(&mut end, &mut here, &Notify::new(), &Clock::new()).await.expect("no error");
+        assert_eq!(end.received, 7);
+    }
 }

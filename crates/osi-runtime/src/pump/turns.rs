@@ -56,6 +56,8 @@ where
         let turn = poll_fn(|cx| at_socket(cx, socket, end.outgoing(), listens.then(|| buffer.filling())));
         let patience = deadline.since(clock.now());
         let turn = tokio::select! {
+            // What has arrived during slow work counts before a deadline that passed meanwhile.
+            biased;
             turn = turn => turn,
             () = bell.notified() => continue,
             () = tokio::time::sleep(patience), if deadline != Instant::NEVER => continue,

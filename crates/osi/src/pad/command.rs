@@ -1,7 +1,8 @@
 //! X.28 commands.
 //!
 //! ```text
-//! [R,N..,G..-]ADDRESS[DTEXT | PTEXT]   call; D shows the user data, P hides it
+//! [R,N..,G..-]ADDRESS[DTEXT | PTEXT]   call; R: reverse charging, N: user (NUI), G: closed user group;
+//!                                      D shows the user data, P hides it
 //! CLR   STAT   RESET   INT             clear; status; reset; interrupt
 //! PAR?  PAR?1,2   SET1:0,2:1   SET?1:0 read; set; set and read parameters
 //! PROF90                               take a profile
@@ -126,13 +127,19 @@ fn select(line: &str) -> Result<Call, CommandError> {
     Ok(call)
 }
 
-/// Adds a facility: reverse charging, or a closed user group.
+/// Adds a facility: reverse charging, a network user identification, or a closed user group.
 fn facility(text: &str, facilities: &mut Facilities) -> Result<(), CommandError> {
     /// The facility code of a closed user group, basic format.
     const CLOSED_USER_GROUP: u8 = 0x03;
+    /// The facility code of a network user identification.
+    const NUI: u8 = 0xc6;
     let (letter, rest) = text.split_at_checked(1).ok_or(CommandError)?;
     match (letter, rest) {
         ("R" | "r", "") => facilities.reverse_charging = true,
+        ("N" | "n", user) if (1..=64).contains(&user.len()) => {
+            facilities.others.extend([NUI, user.len() as u8]);
+            facilities.others.extend(user.bytes());
+        }
         ("G" | "g", number) => {
             let number: u8 = number.parse().ok().filter(|number| *number <= 99).ok_or(CommandError)?;
             facilities.others.extend([CLOSED_USER_GROUP, ((number / 10) << 4) | (number % 10)]);
@@ -158,6 +165,8 @@ mod tests {
         let mut reverse = call("4567", b"");
         reverse.facilities.reverse_charging = true;
         reverse.facilities.others = vec![3, 0x12];
+        let mut user = call("4567", b"");
+        user.facilities.others = b"\xc6\x05Eve7x".to_vec();
         for (line, command) in [
             ("clr", Ok(Command::Clear)),
             ("STAT", Ok(Command::Status)),
@@ -173,6 +182,8 @@ mod tests {
             ("4567D", Err(CommandError)),
             ("4567Dthirteen char", Err(CommandError)),
             ("R,G12-4567", Ok(Command::Select(reverse))),
+            ("NEve7x-4567", Ok(Command::Select(user))),
+            ("N-4567", Err(CommandError)),
             ("X-4567", Err(CommandError)),
             ("-4567", Err(CommandError)),
             ("1234567890123456", Err(CommandError)),

@@ -66,6 +66,11 @@ pub struct Pad {
     column: u8,
     /// Whether the terminal has sent X-OFF.
     is_stopped: bool,
+    /// Whether X-OFF was sent to the terminal (parameter 5).
+    has_stopped: bool,
+    /// Lines shown since the last page (parameter 22), and the host's characters that wait for the next one.
+    lines: u8,
+    next_page: Option<Vec<u8>>,
     /// A recall character besides that of parameter 1.
     escape: Option<u8>,
     output: VecDeque<Output>,
@@ -86,6 +91,9 @@ impl Pad {
             idle_due: Instant::NEVER,
             column: 0,
             is_stopped: false,
+            has_stopped: false,
+            lines: 0,
+            next_page: None,
             escape: None,
             output: VecDeque::new(),
         }
@@ -101,9 +109,24 @@ impl Pad {
         self.state == State::Idle
     }
 
-    /// Returns whether the terminal accepts characters: it has not sent X-OFF, or flow control is off.
+    /// Returns whether the terminal accepts characters: it has not sent X-OFF, or flow control is off, and
+    /// its page is not full.
     pub fn takes_data(&self) -> bool {
-        !self.is_stopped || self.parameters.value(reference::FLOW_CONTROL) == 0
+        let is_flowing = !self.is_stopped || self.parameters.value(reference::FLOW_CONTROL) == 0;
+        is_flowing && self.next_page.is_none()
+    }
+
+    /// Tells whether characters of the terminal are accepted; otherwise it is sent X-OFF, if parameter 5 says
+    /// so.
+    pub fn set_room(&mut self, has_room: bool) {
+        let applies = match self.state {
+            State::Connected(false) => self.parameters.value(reference::DEVICE_CONTROL) != 0,
+            _ => self.parameters.value(reference::DEVICE_CONTROL) == 2,
+        };
+        let stops = applies && !has_room;
+        if core::mem::replace(&mut self.has_stopped, stops) != stops {
+            self.terminal(&[if stops { XOFF } else { XON }]);
+        }
     }
 
     /// Sets a recall character besides that of parameter 1, which the host can disable.
@@ -156,6 +179,10 @@ impl Pad {
             let flow_control = self.parameters.value(reference::FLOW_CONTROL) == 1;
             match octet {
                 XOFF if flow_control => self.is_stopped = true,
+                XON if self.next_page.is_some() => {
+                    self.is_stopped = false;
+                    self.turn_page();
+                }
                 XON if flow_control => self.is_stopped = false,
                 _ => match self.state {
                     State::Connected(false) => self.on_data_octet(octet, now),
@@ -287,6 +314,8 @@ impl Pad {
     /// Sends what is assembled.
     fn forward(&mut self) {
         self.idle_due = Instant::NEVER;
+        // The user has read the page, and writes.
+        self.lines = 0;
         if !self.assembly.is_empty() {
             self.output.push_back(Output::Data(core::mem::take(&mut self.assembly), false));
         }
@@ -367,6 +396,9 @@ impl Pad {
     fn on_set_command(&mut self, pairs: &[(u8, u8)], shows: bool) {
         let results: Vec<(u8, Result<(), Fault>)> =
             pairs.iter().map(|(of, value)| (*of, self.parameters.set(*of, *value))).collect();
+        if self.parameters.value(reference::PAGE_WAIT) == 0 {
+            self.turn_page();
+        }
         if shows || results.iter().any(|(_, result)| result.is_err()) {
             let text = results.iter().map(|(of, result)| match (result, self.parameters.get(*of)) {
                 (Ok(()), Ok(value)) => format!("{of}:{value}"),
@@ -446,6 +478,9 @@ impl Pad {
     }
 
     fn ended(&mut self, signal: &str) {
+        // What has arrived is shown, although nobody has turned the page.
+        let _ = self.parameters.set(reference::PAGE_WAIT, 0);
+        self.turn_page();
         self.state = State::Idle;
         self.line.clear();
         self.is_long = false;
@@ -457,33 +492,65 @@ impl Pad {
         self.prompt();
     }
 
-    /// Writes the host's characters to the terminal (parameters 8, 9, 10 and 13).
+    /// Writes the host's characters to the terminal (parameters 8, 9, 10, 13, 14 and 22).
     fn disassemble(&mut self, octets: &[u8]) {
         if self.parameters.value(reference::DISCARD) == 1 {
             return;
         }
+        if let Some(rest) = &mut self.next_page {
+            return rest.extend_from_slice(octets);
+        }
         let insertion = self.parameters.value(reference::LF_INSERTION);
         let padding = self.parameters.value(reference::CR_PADDING);
         let width = self.parameters.value(reference::FOLDING);
+        let page = self.parameters.value(reference::PAGE_WAIT);
         let mut shown = Vec::with_capacity(octets.len());
-        for octet in octets {
+        for (at, octet) in octets.iter().enumerate() {
             if (0x20..=0x7e).contains(octet) {
                 if width != 0 && self.column >= width {
-                    shown.extend([CR, LF]);
+                    shown.push(CR);
+                    self.feed_line(&mut shown);
                     self.column = 0;
                 }
                 self.column = self.column.saturating_add(1);
             }
-            shown.push(*octet);
+            match *octet {
+                LF => self.feed_line(&mut shown),
+                octet => shown.push(octet),
+            }
             if *octet == CR {
                 self.column = 0;
                 shown.resize(shown.len() + usize::from(padding), 0);
                 if insertion & 1 != 0 {
-                    shown.push(LF);
+                    self.feed_line(&mut shown);
                 }
+            }
+            if page != 0 && self.lines >= page {
+                self.next_page = Some(octets[at + 1..].into());
+                break;
             }
         }
         self.terminal(&shown);
+        if self.next_page.is_some() {
+            self.signal("PAGE");
+        }
+    }
+
+    /// Adds a line feed and its padding.
+    fn feed_line(&mut self, shown: &mut Vec<u8>) {
+        shown.push(LF);
+        shown.resize(shown.len() + usize::from(self.parameters.value(reference::LF_PADDING)), 0);
+        if self.parameters.value(reference::PAGE_WAIT) != 0 {
+            self.lines = self.lines.saturating_add(1);
+        }
+    }
+
+    /// Shows the next page, if characters wait for it (parameter 22).
+    pub fn turn_page(&mut self) {
+        self.lines = 0;
+        if let Some(rest) = self.next_page.take() {
+            self.disassemble(&rest);
+        }
     }
 
     /// Handles a message of the host.

@@ -9,9 +9,9 @@
 //!                  requests for the circuit.
 //! Limits           a command line of [`LINE_BYTES_MAX`] characters; a buffer of one packet; messages
 //!                  as long as X.29's decoder accepts.
-//! Not implemented  calls from hosts, the service signals in other languages, NUI and charging, parity
-//!                  (parameter 21), page wait (22), padding after LF (14), flow control of the terminal (5),
-//!                  and reselection. These parameters keep their initial values, and setting them fails.
+//! Not implemented  calls from hosts, the service signals in other languages, charging, parity (parameter 21,
+//!                  which keeps its initial value; setting it fails), reselection, and commands for the
+//!                  parameters of a remote PAD (RPAR, RSET, ICLR).
 
 mod command;
 mod machine;

@@ -11,6 +11,7 @@ pub(super) mod reference {
     pub(crate) const ECHO: u8 = 2;
     pub(crate) const FORWARDING: u8 = 3;
     pub(crate) const IDLE_TIMER: u8 = 4;
+    pub(crate) const DEVICE_CONTROL: u8 = 5;
     pub(crate) const SERVICE_SIGNALS: u8 = 6;
     pub(crate) const BREAK: u8 = 7;
     pub(crate) const DISCARD: u8 = 8;
@@ -18,12 +19,14 @@ pub(super) mod reference {
     pub(crate) const FOLDING: u8 = 10;
     pub(crate) const FLOW_CONTROL: u8 = 12;
     pub(crate) const LF_INSERTION: u8 = 13;
+    pub(crate) const LF_PADDING: u8 = 14;
     pub(crate) const EDITING: u8 = 15;
     pub(crate) const DELETE: u8 = 16;
     pub(crate) const DELETE_LINE: u8 = 17;
     pub(crate) const DISPLAY_LINE: u8 = 18;
     pub(crate) const EDITING_SIGNALS: u8 = 19;
     pub(crate) const ECHO_MASK: u8 = 20;
+    pub(crate) const PAGE_WAIT: u8 = 22;
 }
 
 /// A standard profile (X.28 Table 1).
@@ -83,7 +86,8 @@ impl Parameters {
             1 => matches!(value, 0 | 1 | 32..=126),
             2 | 12 => value <= 1,
             3 | 16..=18 => value <= 127,
-            4 | 9 | 10 | 20 => true,
+            4 | 9 | 10 | 14 | 20 | 22 => true,
+            5 => value <= 2,
             6 => matches!(value, 0 | 1 | 5),
             7 => value <= 31,
             8 | 15 => value <= 1,
@@ -153,6 +157,9 @@ mod tests {
             (2, 2, Err(Fault::Value)),
             (4, 255, Ok(())),
             (11, 3, Err(Fault::ReadOnly)),
+            (5, 3, Err(Fault::Value)),
+            (14, 255, Ok(())),
+            (22, 24, Ok(())),
             (21, 1, Err(Fault::Value)),
             (21, 0, Ok(())),
             (0, 1, Err(Fault::Reference)),

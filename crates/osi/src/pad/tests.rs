@@ -252,3 +252,39 @@ fn a_stopped_terminal_takes_no_data() {
     world.types("\x11");
     assert!(world.pad.takes_data());
 }
+
+#[test]
+fn line_feeds_are_padded_and_pages_wait_for_x_on() {
+    let mut world = World::connected(Profile::Simple);
+    world.host(&Message::Set(vec![(14, 2)]).write(), true);
+    assert_eq!(shown(&world.host(b"a\nb", false)), "a\n\0\0b");
+    world.host(&Message::Set(vec![(13, 1), (14, 0), (22, 2)]).write(), true);
+    let mut page = shown(&world.host(b"1\r2\n3\n4\n5", false));
+    assert_eq!(page, "1\r\n2\n\r\nPAGE\r\n");
+    assert!(!world.pad.takes_data());
+    assert_eq!(shown(&world.host(b"\n6", false)), "");
+    page = shown(&world.types("\x11"));
+    assert_eq!(page, "3\n4\n\r\nPAGE\r\n");
+    // A user who needs no pages gets the rest.
+    world.types("\x10");
+    page = shown(&world.types("set 22:0\r"));
+    assert!(page.ends_with("5\n6"), "{page:?}");
+    assert!(world.pad.takes_data());
+    // And so does one whose call has ended.
+    world.host(&Message::Set(vec![(22, 1)]).write(), true);
+    world.host(b"7\n8", false);
+    world.pad.on_indication(Indication::Down);
+    assert!(shown(&world.outputs()).starts_with('8'));
+}
+
+#[test]
+fn a_terminal_is_stopped_while_there_is_no_room() {
+    let mut world = World::connected(Profile::Simple);
+    for (has_room, expected) in [(true, ""), (false, "\x13"), (false, ""), (true, "\x11"), (true, "")] {
+        world.pad.set_room(has_room);
+        assert_eq!(shown(&world.outputs()), expected);
+    }
+    world.host(&Message::Set(vec![(5, 0)]).write(), true);
+    world.pad.set_room(false);
+    assert_eq!(shown(&world.outputs()), "");
+}
