@@ -82,6 +82,56 @@ fn a_program_reaches_what_its_user_reaches_and_nothing_else() {
     // At the MTU of Ethernet, TCP's segments cross the device whole, and datagrams in fragments.
     let script = r#""$kiban" net --dns 192.0.2.1 --mtu 1500 -- python3 "$peers" guest"#;
     assert_eq!(run("mtu", script).0, "guest: passed\n");
+    run("short", r#""$kiban" net --no-ipv6 --mtu 576 -- python3 "$peers" upload 192.0.2.1"#);
+}
+
+#[test]
+fn further_name_servers_are_asked_while_the_first_does_not_answer() {
+    // 192.0.2.2 answers nothing, and the host at 192.0.2.3 refuses.
+    let script = r#"
+for servers in "--dns 192.0.2.2 --dns 192.0.2.1" "--dns 192.0.2.3 --dns 192.0.2.2 --dns fd00:1::1" "--dns 127.0.0.53"; do
+    for gateway in 10.0.2.2 fd6b:6962:616e::2; do
+        "$kiban" net $servers -- python3 "$peers" resolve $gateway
+    done
+done
+"$kiban" net --dns 192.0.2.3 --dns 192.0.2.4 -- python3 "$peers" unserved 10.0.2.2
+"#;
+    run("servers", script);
+}
+
+#[test]
+fn changes_of_the_hosts_name_servers_take_effect() {
+    let script = r#"
+mkdir "$3/etc"
+cp -r /etc/. "$3/etc" 2> /dev/null || true
+rm -f "$3/etc/resolv.conf"
+echo nameserver 192.0.2.3 > "$3/etc/resolv.conf"
+mount --bind "$3/etc" /etc
+"$kiban" net -- sh -c '
+    python3 "$1" unserved 10.0.2.2
+    echo > "$2/ready"
+    python3 "$1" resolve 10.0.2.2
+    echo > "$2/ready"
+    python3 "$1" unserved 10.0.2.2
+    echo > "$2/ready"
+    exec python3 "$1" resolve 10.0.2.2' sh "$peers" "$3" & guest=$!
+# The file is replaced, as by NetworkManager.
+read -r line < "$3/ready"
+echo nameserver 127.0.0.53 > /etc/new
+mv /etc/new /etc/resolv.conf
+# It is written.
+read -r line < "$3/ready"
+echo nameserver 192.0.2.3 > /etc/resolv.conf
+# It becomes a link. A file without servers has no effect.
+read -r line < "$3/ready"
+: > /etc/resolv.conf
+mkdir /etc/run
+echo nameserver fd00:1::1 > /etc/run/resolv.conf
+ln -s run/resolv.conf /etc/new
+mv /etc/new /etc/resolv.conf
+wait $guest
+"#;
+    run("changes", script);
 }
 
 #[test]
@@ -97,6 +147,30 @@ fails grep -q 'fd6b\|192.0.2.1' "$3/seen"
 "#;
     let (out, _) = run("status", script);
     assert!(out.contains("9000") && out.contains("default via 10.0.2.2 dev net0"), "{out}");
+}
+
+#[test]
+fn only_the_command_keeps_privileges() {
+    let script = r#"
+privileges() { grep -E '^(CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs|Seccomp):' "/proc/$1/status" | tr '\n' ' '; }
+before=$(privileges self)
+"$kiban" net -t 9000:8080 -- sh -c 'echo > "$1/ready"; exec sleep 1000' sh "$3" & guest=$!
+read -r line < "$3/ready"
+# The board, the command, and the process that creates sockets.
+set -- "$@" $(cat "/proc/$guest/task/$guest/children")
+zero=0000000000000000
+dropped="CapInh: $zero CapPrm: $zero CapEff: $zero CapAmb: $zero NoNewPrivs: 1 Seccomp: 2 "
+for process in $guest $4 $6; do
+    [ "$(privileges $process | tr '\t' ' ')" = "$dropped" ] || { echo "$process: $(privileges $process)"; exit 1; }
+done
+[ "$(privileges $5)" = "$before" ] || { echo "$5: $(privileges $5), before $before"; exit 1; }
+# The first process still passes signals on, and ends a process that has been stopped.
+kill -STOP $6
+kill $guest
+status 143 wait $guest
+fails kill -0 $6 2> /dev/null
+"#;
+    run("privileges", script);
 }
 
 #[test]
@@ -500,9 +574,37 @@ wait $board
 }
 
 #[test]
+fn the_setting_that_forbids_namespaces_is_named() {
+    let script = r#"
+says() { status 1 "$kiban" net -- true 2> "$3/said"; grep -q "$4" "$3/said" || { cat "$3/said"; exit 1; }; }
+echo 0 > /proc/sys/user/max_net_namespaces
+says "$@" 'cannot create a user namespace: No space left.*user.max_net_namespaces'
+echo 0 > /proc/sys/user/max_user_namespaces
+says "$@" 'user.max_user_namespaces is 0; root can allow them: sysctl user.max_user_namespaces=15000'
+echo 1000 > /proc/sys/user/max_net_namespaces
+echo 1000 > /proc/sys/user/max_user_namespaces
+# The namespace can be created, but users cannot be mapped.
+mount --bind /proc /proc
+mount -o remount,bind,ro /proc
+says "$@" 'cannot create a user namespace: Read-only file system'
+"#;
+    run("forbidden", script);
+}
+
+#[test]
+fn low_ports_name_a_remedy_that_works_in_a_user_namespace() {
+    let script = r#"
+status 1 setpriv --bounding-set=-net_bind_service "$kiban" net -t 80 -- true 2> "$3/said"
+grep -q 'or let all users have this one (sysctl net.ipv4.ip_unprivileged_port_start=80)' "$3/said"
+fails grep -q 'run as root' "$3/said"
+"#;
+    run("low", script);
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
     let own = std::process::id().to_string();
-    let rows: [(&[&str], &str); 14] = [
+    let rows: [(&[&str], &str); 15] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
         (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:PORT]"),
         (&["-t", "8080:80", "-t", "8080:81", "--", "true"], "-t: port 8080 is given twice"),
@@ -512,7 +614,8 @@ fn wrong_arguments_are_explained() {
         (&[&own], "it is in this host's network namespace; start it with unshare"),
         (&["1", "true"], "nothing may follow the process number 1"),
         (&["--address", "10.0.2.15", "--", "true"], "write ADDRESS/BITS"),
-        (&["--mtu", "100", "--", "true"], "1280..=65520"),
+        (&["--mtu", "1000", "--", "true"], "--mtu 1000: with IPv6, the MTU is between 1280 and 65520"),
+        (&["--mtu", "100", "--no-ipv6", "--", "true"], "with IPv4, the MTU is between 576 and 65520"),
         (&[], "<COMMAND>"),
         (&["--qemu-dgram", "vm.sock"], "--qemu-dgram vm.sock: write kiban's path and QEMU's"),
         (&["--qemu-stream", "vm.sock", "--interface", "eth0"], "cannot be used with"),

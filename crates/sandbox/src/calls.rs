@@ -6,6 +6,8 @@
 //!                  and privileges, namespaces, and rarely used kernel interfaces.
 //! clone3           this call takes its flags in memory, which a filter cannot read. So it fails with ENOSYS,
 //!                  and libc falls back to clone(2), whose flags are checked.
+//! Signals          to other processes are denied, unless the program passes signals on: then
+//!                  pidfd_send_signal(2) is allowed, whose target cannot be confused with a later process.
 //! Sockets          Unix, IP and netlink (which the resolver needs) are allowed; AF_PACKET and AF_XDP only if
 //!                  a link uses them.
 
@@ -24,9 +26,11 @@ pub enum OnRefusal {
     Kill,
 }
 
-/// Socket families that remain available in addition to IP and Unix.
+/// Calls that remain available in addition to the usual ones: signals to other processes, and socket families
+/// other than IP and Unix.
 #[derive(Clone, Copy)]
-pub(super) struct Sockets {
+pub(super) struct Allowed {
+    pub(super) signals: bool,
     pub(super) packet: bool,
     pub(super) xdp: bool,
 }
@@ -134,14 +138,14 @@ const NAMESPACES: [libc::c_int; 7] = [
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
 /// Installs the filters on every thread.
-pub(super) fn filter(sockets: Sockets, on_refusal: OnRefusal) -> Result<(), String> {
+pub(super) fn filter(allowed: Allowed, on_refusal: OnRefusal) -> Result<(), String> {
     let refused = match on_refusal {
         OnRefusal::Error => SeccompAction::Errno(libc::EPERM as u32),
         OnRefusal::Kill => SeccompAction::KillProcess,
     };
     let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    for (rules, action) in [(clone3, unknown), (rules(sockets)?, refused)] {
+    for (rules, action) in [(clone3, unknown), (rules(allowed)?, refused)] {
         let program = compile(rules, action)?;
         seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string())?;
     }
@@ -157,7 +161,7 @@ pub(super) fn compile(rules: Rules, action: SeccompAction) -> Result<BpfProgram,
     filter.and_then(TryInto::try_into).map_err(|error| error.to_string())
 }
 
-fn rules(sockets: Sockets) -> Result<Rules, String> {
+fn rules(allowed: Allowed) -> Result<Rules, String> {
     let rule = |conditions: Vec<(u8, SeccompCmpOp, u64)>| {
         let conditions: Result<Vec<_>, _> = conditions
             .into_iter()
@@ -166,7 +170,10 @@ fn rules(sockets: Sockets) -> Result<Rules, String> {
         conditions.and_then(SeccompRule::new).map_err(|error| error.to_string())
     };
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    if !sockets.xdp {
+    if allowed.signals {
+        rules.remove(&libc::SYS_pidfd_send_signal);
+    }
+    if !allowed.xdp {
         rules.insert(libc::SYS_bpf, Vec::new());
     }
     let of_clone = NAMESPACES.map(|flag| {
@@ -177,7 +184,7 @@ fn rules(sockets: Sockets) -> Result<Rules, String> {
     let of_ioctl = TERMINAL.map(|what| rule(vec![(1, SeccompCmpOp::Eq, what)]));
     rules.insert(libc::SYS_ioctl, of_ioctl.into_iter().collect::<Result<_, _>>()?);
     let usual = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let more = [(libc::AF_PACKET, sockets.packet), (libc::AF_XDP, sockets.xdp)];
+    let more = [(libc::AF_PACKET, allowed.packet), (libc::AF_XDP, allowed.xdp)];
     let families = usual.into_iter().chain(more.into_iter().filter(|(_, is)| *is).map(|(family, _)| family));
     let none_of_them = families.map(|family| (0, SeccompCmpOp::Ne, family as u64)).collect();
     rules.insert(libc::SYS_socket, vec![rule(none_of_them)?]);

@@ -38,7 +38,7 @@ pub use calls::OnRefusal;
 pub use io_uring::refuse_io_uring;
 pub use need::Need;
 
-use calls::Sockets;
+use calls::Allowed;
 use files::Files;
 use need::What;
 use rustix::thread::CapabilitySet;
@@ -76,7 +76,8 @@ impl Sandbox {
         let before = sets.permitted;
         let wanted = needs.iter().fold(CapabilitySet::empty(), |all, need| all | need.capabilities(before));
         let kept = before & wanted;
-        let sockets = Sockets {
+        let allowed = Allowed {
+            signals: needs.iter().any(|need| matches!(need.what, What::Signals)),
             packet: needs.iter().any(|need| need.wants(CapabilitySet::NET_RAW)),
             xdp: needs.iter().any(|need| need.wants(CapabilitySet::BPF)),
         };
@@ -86,7 +87,7 @@ impl Sandbox {
         };
         threads::restrict_all(threads::Job { kept, sets, ruleset })?;
         let kept = rustix::thread::capabilities(None)?.permitted;
-        let calls = calls::filter(sockets, on_refusal);
+        let calls = calls::filter(allowed, on_refusal);
         let sandbox = Sandbox { before, kept, files, calls };
         let Report { capabilities, landlock, seccomp } = sandbox.report();
         let kept = if capabilities.is_empty() { "none".to_owned() } else { capabilities.join(" ") };
@@ -97,6 +98,7 @@ impl Sandbox {
     /// Returns the reason why a new need cannot be met, or `None` if the sandbox permits it.
     pub fn refuses(&self, need: &Need) -> Option<String> {
         match &need.what {
+            What::Signals => None,
             What::Capabilities(wanted) => {
                 let dropped = *wanted & self.before & !self.kept;
                 let names = names(dropped).join(" and ");

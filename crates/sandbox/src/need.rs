@@ -21,6 +21,8 @@ pub struct Need {
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Capabilities(CapabilitySet),
+    /// Signals to other processes.
+    Signals,
     /// A file, or a directory and everything below it.
     Path(PathBuf, Access),
 }
@@ -66,6 +68,12 @@ impl Need {
     /// Returns the need to read, create, change and remove everything below a directory.
     pub fn change(folder: &Path) -> Need {
         Need::path("changing", folder, Access::Change)
+    }
+
+    /// Returns the need to send signals to other processes of the same user, by their file descriptors
+    /// (pidfd_send_signal(2)).
+    pub fn signals() -> Need {
+        Need { why: "passing signals on".to_owned(), what: What::Signals }
     }
 
     /// Returns the need to bind a port on this host, if the port is privileged.
@@ -125,6 +133,7 @@ impl Need {
         use CapabilitySet as Set;
         match &self.what {
             What::Capabilities(wanted) => *wanted,
+            What::Signals => Set::empty(),
             What::Path(path, access) => {
                 let wanted = match access {
                     _ if !is_closed_to_us(path, *access) => Set::empty(),

@@ -48,6 +48,7 @@ fn try_everything() {
         ("ptrace", libc::SYS_ptrace, none, libc::EPERM),
         ("process_vm_readv", libc::SYS_process_vm_readv, none, libc::EPERM),
         ("kill", libc::SYS_kill, [1, 0, 0, 0, 0], libc::EPERM),
+        ("pidfd_send_signal", libc::SYS_pidfd_send_signal, [-1, 0, 0, 0, 0], libc::EPERM),
         ("bpf", libc::SYS_bpf, none, libc::EPERM),
         ("mount", libc::SYS_mount, none, libc::EPERM),
         ("unshare", libc::SYS_unshare, user, libc::EPERM),
@@ -178,6 +179,23 @@ fn refusals_name_dropped_capabilities_and_accessible_paths() {
         assert!(why.contains(&format!("needs {capability}, which kiban dropped after start")), "{why}");
         assert!(why.starts_with(&format!("opening {address}")), "{why}");
     }
+}
+
+#[test]
+fn a_process_may_pass_signals_on_to_those_that_it_knows() {
+    if let Some(output) = in_child("a_process_may_pass_signals_on_to_those_that_it_knows") {
+        return succeeded(&output);
+    }
+    let mut child =
+        Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("a program of every system");
+    let number = rustix::process::Pid::from_child(&child);
+    let file = rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty()).expect("it runs");
+    Sandbox::enter(&[Need::signals()], OnRefusal::Error).expect("it is possible");
+    assert_eq!(call(libc::SYS_kill, [child.id().into(), libc::SIGTERM.into(), 0, 0, 0]), libc::EPERM);
+    rustix::process::pidfd_send_signal(&file, rustix::process::Signal::TERM).expect("this is allowed");
+    assert_eq!(child.wait().expect("it has ended").signal(), Some(libc::SIGTERM));
+    Command::new("/bin/true").status().expect_err("nothing is executed");
+    std::fs::read("/etc/passwd").expect_err("it was not named");
 }
 
 #[test]

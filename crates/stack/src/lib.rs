@@ -70,25 +70,26 @@
 //!
 //! # Behaviour
 //!
-//! Task             [`Stack::new`] spawns it on the current runtime, which must have its I/O and time drivers
-//!                  enabled. Streams can be used from other runtimes and threads. To give the board a thread
-//!                  of its own, create the stack in a `current_thread` runtime on that thread.
-//! Calls            reads and writes copy directly from and to the board's pages, under a lock, and what a
-//!                  write sends goes to the device before the call returns.
-//! Back-pressure    a write waits while the send buffer is full ([`tcp::Config::send_buffer_bytes`]). A
-//!                  program that does not read closes the receive window (`receive_buffer_bytes`). While a
-//!                  device takes no packets, senders wait.
-//! Half-close       reading returns 0 bytes after the peer's FIN; `shutdown` sends a FIN. The directions are
-//!                  independent.
-//! Reset            reading and writing fail with `ConnectionReset`, after the data received before it.
-//! Drop             a dropped stream is closed. Data that was written is still sent; if received data has not
-//!                  been read, the peer gets a RST, as from Linux. When the stack and everything made by it
-//!                  have been dropped, the task continues until the connections have ended, for at most
-//!                  [`Config::linger`]; then the device is dropped.
-//! Device           if the device fails, every call fails with `NetworkDown`.
-//! Limits           [`Config`] has all of them.
-//! Not implemented  multicast; vectored datagrams; changing addresses of a running stack; devices with
-//!                  Ethernet frames.
+//! * **Task.** [`Stack::new`] spawns it on the current runtime, which must have its I/O and time drivers
+//!   enabled. Streams can be used from other runtimes and threads. To give the board a thread of its own,
+//!   create the stack in a `current_thread` runtime on that thread.
+//! * **Calls.** Reads and writes copy directly from and to the board's pages, under a lock, and what a write
+//!   sends goes to the device before the call returns.
+//! * **Back-pressure.** A write waits while the send buffer is full ([`tcp::Config::send_buffer_bytes`]). A
+//!   program that does not read closes the receive window (`receive_buffer_bytes`). While a device takes no
+//!   packets, senders wait.
+//! * **Half-close.** Reading returns 0 bytes after the peer's FIN; `shutdown` sends a FIN. The directions are
+//!   independent.
+//! * **Reset.** Reading and writing fail with `ConnectionReset`, after the data received before it.
+//! * **Drop.** A dropped stream is closed. Data that was written is still sent; if received data has not been
+//!   read, the peer gets a RST, as from Linux. When the stack and everything made by it have been dropped,
+//!   the task continues until the connections have ended, for at most [`Config::linger`]; then the device is
+//!   dropped.
+//! * **Device.** If the device fails, every call fails with `NetworkDown`.
+//! * **Limits.** [`Config`] has all of them.
+//!
+//! Not implemented: multicast; vectored datagrams; changing addresses of a running stack; devices with
+//! Ethernet frames.
 
 #![forbid(unsafe_code)]
 

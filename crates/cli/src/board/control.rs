@@ -392,7 +392,7 @@ pub(crate) fn services(status: &Status) -> Table {
 const RANGES_MAX: usize = 12;
 
 /// Describes a guest: its addresses, what does not work, and the ports that are forwarded.
-fn guest_lines(guest: &Guest) -> Vec<String> {
+pub(crate) fn guest_lines(guest: &Guest) -> Vec<String> {
     let mut lines = vec![format!("guest {}", guest.addresses.join(" "))];
     lines.extend(guest.warning.clone());
     for (what, ports) in [

@@ -1,6 +1,6 @@
 //! Arguments of `kiban net`.
 
-use super::options::{Options, Target, check_gateway, host_name_server};
+use super::options::{Options, Target, check_gateway};
 use clap::{Args, ValueHint};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kiban_link::Role;
@@ -58,15 +58,19 @@ pub(crate) struct Net {
     /// Give the guest no IPv6.
     #[arg(long, conflicts_with_all = ["address6", "gateway6"])]
     no_ipv6: bool,
-    /// The longest IP packet, in bytes [default: 65520, or 1500 with a virtual machine].
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1280..=65_520))]
-    mtu: Option<u32>,
+    /// The longest IP packet, in bytes, up to 65520 [default: 65520, or 1500 with a virtual machine].
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<usize>,
     /// The name of the guest's interface.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     interface: String,
-    /// The name server for the guest's requests to the gateway [default: the first one in /etc/resolv.conf].
+    /// A name server for the guest's requests to the gateway; may be repeated [default: those in
+    /// /etc/resolv.conf].
+    ///
+    /// If one does not answer for a second, requests go to the next one, too. Changes of /etc/resolv.conf
+    /// take effect within a second.
     #[arg(long, value_name = "ADDRESS")]
-    dns: Option<IpAddr>,
+    dns: Vec<IpAddr>,
     /// Let the guest reach this host's loopback at the gateway's addresses.
     #[arg(long)]
     host_loopback: bool,
@@ -130,15 +134,10 @@ impl Net {
         }
         let gateways: Vec<IpAddr> = addresses.iter().map(|(_, gateway)| *gateway).collect();
         let mut options = Options::new(target, addresses);
-        let name_server = self.dns.or_else(host_name_server);
-        for gateway in gateways {
-            if let Some(server) = name_server {
-                options.map_names(gateway, server);
-            }
-            if self.host_loopback {
-                options.map_loopback(gateway);
-            }
+        if self.host_loopback {
+            gateways.iter().for_each(|gateway| options.map_loopback(*gateway));
         }
+        (options.dns, options.dns_servers) = (gateways, self.dns.clone());
         (options.tcp, options.udp) = (ports("-t", &self.tcp)?, ports("-u", &self.udp)?);
         options.guest_tcp = ports("-T", &self.guest_tcp)?;
         options.guest_udp = ports("-U", &self.guest_udp)?;
@@ -148,8 +147,7 @@ impl Net {
             return Err("-T, -U and auto do not work with a virtual machine: its sockets are its own".into());
         }
         options.configures = !is_machine;
-        options.mtu_bytes =
-            self.mtu.map_or(if is_machine { 1500 } else { options.mtu_bytes }, |mtu| mtu as usize);
+        options.set_mtu(self.mtu.unwrap_or(if is_machine { 1500 } else { options.mtu_bytes }))?;
         options.interface.clone_from(&self.interface);
         options.pcap.clone_from(&self.pcap);
         Ok(options)

@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -37,11 +37,12 @@ const SYN_RETRIES: usize = 4;
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// Runs the board until the other end of the socket is closed: on an open device, or at the link to a virtual
-/// machine. `namespace` leads to a process in the guest's network namespace.
+/// machine. `namespace` leads to a process in the guest's network namespace; on `names`, lists of this host's
+/// name servers arrive.
 pub(super) fn run(
     options: &Options,
     device: Option<OwnedFd>,
-    namespace: Option<OwnedFd>,
+    (namespace, names): (Option<OwnedFd>, Option<OwnedFd>),
     socket: OwnedFd,
 ) -> Result<ExitCode, String> {
     crate::log::begin_quietly();
@@ -49,13 +50,13 @@ pub(super) fn run(
     let first = rustix::process::getppid().map_or(0, |first| first.as_raw_nonzero().get());
     let name = format!("net-{first}");
     // The service takes it over.
-    let namespace = namespace.map(IntoRawFd::into_raw_fd);
+    let (namespace, names) = (namespace.map(IntoRawFd::into_raw_fd), names.map(IntoRawFd::into_raw_fd));
     let link = match (&options.target, &device) {
         (Target::Machine { link, .. }, _) => link.clone(),
         (_, Some(device)) => Transport::TapFile(device.as_raw_fd()),
         (_, None) => return Ok(ExitCode::FAILURE),
     };
-    let text = configuration(options, &link, namespace, sessions_max(options)?)?;
+    let text = configuration(options, &link, (namespace, names), sessions_max(options)?)?;
     let plan = Plan::read(&text, &name).map_err(|error| error.to_string())?;
     let mut running = Running::start(plan, None)?;
     // The guest has its network even where the board cannot be observed.
@@ -118,7 +119,7 @@ fn sessions_max(options: &Options) -> Result<u64, String> {
 fn configuration(
     options: &Options,
     link: &Transport,
-    namespace: Option<i32>,
+    (namespace, names): (Option<i32>, Option<i32>),
     sessions: u64,
 ) -> Result<String, String> {
     let mut text = String::new();
@@ -132,9 +133,9 @@ fn configuration(
         }
         write!(link, ",record={file}").expect("a string");
     }
-    // The board's addresses, each with the length of its prefix: the gateways, and what else is mapped.
-    let mapped =
-        options.map.iter().map(|mapped| (mapped.from.0, if mapped.from.0.is_ipv4() { 32 } else { 128 }));
+    // The board's addresses, each with the length of its prefix: the gateways, and others.
+    let mapped = options.map.iter().map(|mapped| mapped.from).chain(options.dns.iter().copied());
+    let mapped = mapped.map(|address| (address, if address.is_ipv4() { 32 } else { 128 }));
     let gateways = options.addresses.iter().map(|(guest, gateway)| (*gateway, guest.prefix_len()));
     let own: BTreeMap<IpAddr, u8> = mapped.chain(gateways).collect();
     let own = list(own.iter().map(|(address, bits)| format!("{address}/{bits}")));
@@ -157,15 +158,15 @@ fn configuration(
     let has_guests = guests.peek().is_some();
     add(format!("guest = {}", list(guests.map(ToString::to_string))));
     if has_guests {
-        add(format!("guest_dns = {}", list(options.name_servers().iter().map(ToString::to_string))));
+        add(format!("guest_dns = {}", list(options.dns.iter().map(ToString::to_string))));
     }
     add(format!("[[service]]\nkind = \"net\"\nsessions = {sessions}"));
-    let end = |(address, port): (IpAddr, Option<u16>)| match port {
-        Some(port) => SocketAddr::new(address, port).to_string(),
-        None => address.to_string(),
-    };
-    let map = options.map.iter().map(|Mapped { from, to }| format!("{}={}", end(*from), end(*to)));
-    add(format!("map = {}", list(map)));
+    add(format!("map = {}", list(options.map.iter().map(|Mapped { from, to }| format!("{from}={to}")))));
+    add(format!("dns = {}", list(options.dns.iter().map(ToString::to_string))));
+    add(format!("dns_servers = {}", list(options.dns_servers.iter().map(ToString::to_string))));
+    if let Some(number) = names {
+        add(format!("dns_changes = {number}"));
+    }
     add(format!("guest = {}", list(options.addresses.iter().map(|(guest, _)| guest.to_string()))));
     let ports = [
         ("tcp", &options.tcp),

@@ -1,6 +1,6 @@
 //! The process in the guest's namespaces: creates and configures the interface.
 
-use super::options::{Options, Target};
+use super::options::{Options, RESOLVER, Target, host_name_servers};
 use crate::output::note;
 use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::unix::names;
@@ -10,8 +10,6 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-
-const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Enters the guest's namespaces, and creates its interface. Returns its open device.
 ///
@@ -70,12 +68,10 @@ fn enter_new(options: &Options) -> io::Result<()> {
     // The directory is created before this process is root of a namespace.
     let folder = names::own_folder();
     namespace::enter_new()?;
-    let Some(server) = options.name_servers().first().copied() else {
-        note!(
-            "kiban: this host names no name server in {RESOLVER}, so the command has none: --dns names one"
-        );
-        return Ok(());
-    };
+    let Some(server) = options.dns.first().copied() else { return Ok(()) };
+    if options.follows_resolver() && host_name_servers().is_empty() {
+        note!("kiban: requests for names fail until this host's {RESOLVER} names a server");
+    }
     if let Err(error) = folder.and_then(|folder| replace_resolver(&folder, server)) {
         note!("kiban: cannot replace {RESOLVER} for the command, which sees this host's: {error}");
     }
@@ -85,7 +81,7 @@ fn enter_new(options: &Options) -> io::Result<()> {
 /// Shows the command a `resolv.conf` with the board as its name server.
 fn replace_resolver(folder: &Path, server: IpAddr) -> io::Result<()> {
     let file = folder.join(format!("net-{}.resolv", std::process::id()));
-    let text = "# kiban net: the board passes requests on to this host's name server.";
+    let text = "# kiban net: the board passes requests on to this host's name servers.";
     std::fs::write(&file, format!("{text}\nnameserver {server}\n"))?;
     let shown = namespace::replace_file(&file, Path::new(RESOLVER));
     // The mount keeps the file.

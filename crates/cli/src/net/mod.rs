@@ -12,7 +12,8 @@
 //!             namespaces, creates and configures the interface, and passes on the open device (`guest`);
 //!             then it becomes the command, or exits if the network is for another process. If ports are
 //!             forwarded, a third one stays in the guest's network namespace, and creates sockets there for
-//!             the board (`guest::serve`). For a network in the background, a process before these
+//!             the board (`guest::serve`). The first process also follows this host's name servers
+//!             (`names`). For a network in the background, a process before these
 //!             (`launch`) returns once the network works.
 //! Machines    the guest may also be a virtual machine. Then the board's link is a Unix socket, there is no
 //!             guest's namespace, and the command runs in this host's.
@@ -20,11 +21,14 @@
 //!             `slirp4netns`. All become the same [`Options`].
 //! End         when the command, or the other process, has ended, or the file of the namespace is removed,
 //!             the board gets time to deliver what the guest has sent. The exit status is the command's.
+//! Privileges  all processes drop them before the guest runs, except the one that becomes the command
+//!             (docs/operations.md). What the first one keeps is in `needs`.
 //! Signals     a terminal sends SIGINT and SIGQUIT to the command, too, which decides; SIGTERM is passed on.
 
 mod arguments;
 mod board;
 mod guest;
+mod names;
 mod options;
 mod pasta;
 mod slirp4netns;
@@ -36,7 +40,8 @@ use crate::output::note;
 use clap::Parser;
 use kiban_link::address::Transport;
 use kiban_os::unix::{close_inherited_files, inherited_file, receive_file, remove_abandoned, send_file};
-use options::{Options, Target};
+use kiban_sandbox::{Need, OnRefusal, Sandbox};
+use options::{Options, RESOLVER, Target};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify;
 use rustix::io::{Errno, FdFlags};
@@ -81,15 +86,15 @@ fn run(options: &Options) -> Result<ExitCode, String> {
                 Target::Machine { .. } => None,
                 _ => receive_file(&socket).map_err(say)?,
             };
-            let namespace = if options.uses_namespace() {
-                match receive_file(&socket).map_err(say)? {
-                    None => return Ok(ExitCode::FAILURE),
-                    namespace => namespace,
-                }
-            } else {
-                None
+            // Without a file that should arrive, the other processes have ended.
+            let receive = |is_sent| match is_sent {
+                true => receive_file(&socket).map(|file| file.map(Some)),
+                false => Ok(Some(None)),
             };
-            board::run(options, device, namespace, socket)
+            let names = receive(options.follows_resolver()).map_err(say)?;
+            let namespace = receive(options.uses_namespace()).map_err(say)?;
+            let (Some(names), Some(namespace)) = (names, namespace) else { return Ok(ExitCode::FAILURE) };
+            board::run(options, device, (namespace, names), socket)
         }
         Ok("keeper") => {
             let ready = detach().map_err(say)?;
@@ -195,15 +200,19 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
             };
             send_file(&to_board, device.as_fd())?;
         }
+        if options.follows_resolver() {
+            send_file(&to_board, names::follow()?.as_fd())?;
+        }
         if let (true, Some(guest)) = (options.uses_namespace(), &guest) {
             let (mut of_board, of_sockets) = UnixStream::pair()?;
             let name = format!("sockets-{}", guest.id());
             let started =
                 part(&name, |command| command.stdin(OwnedFd::from(of_sockets)).stdout(Stdio::null()));
-            sockets = Some(started.map_err(|error| {
+            let started = started.map_err(|error| {
                 note!("kiban: {error}");
                 io::Error::other(error)
-            })?);
+            })?;
+            sockets = Some((open_process(started.id())?, started));
             // The command must not run before: it could trace this process, or leave the namespaces.
             of_board.read_exact(&mut [0])?;
             send_file(&to_board, of_board.as_fd())?;
@@ -217,6 +226,8 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
             let written = std::fs::write(path, format!("{}\n", std::process::id()));
             written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
+        Sandbox::enter(&needs(options, &end), OnRefusal::Error)
+            .map_err(|error| format!("cannot drop privileges: {error}"))?;
         // Only a command waits for it, and it may have ended.
         let _ = to_guest.write_all(&[1]);
         let _ = ready.as_ref().map(|ready| rustix::io::write(ready, b"1"));
@@ -238,15 +249,37 @@ fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> 
     // The end of the socket tells the board to finish.
     drop(to_board);
     let ended = board.wait().map_err(say)?;
-    if let Some(mut sockets) = sockets {
+    if let Some((process, mut sockets)) = sockets {
         // It ends with the board, unless a program of the guest has stopped it.
-        let _ = sockets.kill();
+        let _ = pidfd_send_signal(process, Signal::KILL);
         sockets.wait().map_err(say)?;
     }
     if is_connected && let Target::Machine { link, .. } = &options.target {
         remove_socket(link);
     }
     Ok(code_of(if status.success() { ended } else { status }))
+}
+
+/// Returns what the first process still does once the network works: it passes signals on, reads the list of
+/// name servers, looks whether the file of the namespace exists, and removes the socket of a virtual machine.
+fn needs(options: &Options, end: &End) -> Vec<Need> {
+    let mut needs = vec![Need::signals()];
+    if options.follows_resolver() {
+        needs.extend(Need::read_again(Path::new(RESOLVER)));
+        // The file may become a link to one that another program writes, such as NetworkManager.
+        needs.push(Need::read(Path::new("/run")));
+    }
+    if let End::OfFile(_, path) = end {
+        needs.extend(Need::read_again(path));
+    }
+    if let Target::Machine { link: Transport::Unix(_, path) | Transport::UnixDatagrams(path, _), .. } =
+        &options.target
+    {
+        needs.push(Need::change(
+            path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
+        ));
+    }
+    needs
 }
 
 /// The end of a guest.

@@ -3,13 +3,18 @@
 use ipnet::{IpNet, Ipv4Net};
 use kiban_link::address::Transport;
 use kiban_service::config::Forwarded;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::PathBuf;
 
 /// The port of the name service.
 const DOMAIN: u16 = 53;
+/// The file that lists this host's name servers.
+pub(super) const RESOLVER: &str = "/etc/resolv.conf";
+/// The longest packet that fits behind the virtio-net header of a segment.
+pub(super) const MTU_BYTES_MAX: usize = 65_520;
+/// The number of name servers that libc uses (resolv.conf(5)).
+const SERVERS_MAX: usize = 3;
 
 /// What gets the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,11 +31,11 @@ pub(super) enum Target {
     Machine { link: Transport, command: Option<(OsString, Vec<OsString>)> },
 }
 
-/// An address of the board that stands for another; `None` as a port means all, or the same.
+/// An address of the board that stands for another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mapped {
-    pub(super) from: (IpAddr, Option<u16>),
-    pub(super) to: (IpAddr, Option<u16>),
+    pub(super) from: IpAddr,
+    pub(super) to: IpAddr,
 }
 
 /// The options.
@@ -45,6 +50,10 @@ pub(super) struct Options {
     pub(super) interface: String,
     /// The first match counts.
     pub(super) map: Vec<Mapped>,
+    /// The addresses of the board to which the guest sends requests for names.
+    pub(super) dns: Vec<IpAddr>,
+    /// The name servers that get the requests. If empty, those that [`RESOLVER`] lists at any time.
+    pub(super) dns_servers: Vec<IpAddr>,
     /// Ports of this host that are forwarded to the guest.
     pub(super) tcp: Vec<Forwarded>,
     pub(super) udp: Vec<Forwarded>,
@@ -69,9 +78,11 @@ impl Options {
             target,
             addresses,
             configures: true,
-            mtu_bytes: 65_520,
+            mtu_bytes: MTU_BYTES_MAX,
             interface: "eth0".into(),
             map: Vec::new(),
+            dns: Vec::new(),
+            dns_servers: Vec::new(),
             tcp: Vec::new(),
             udp: Vec::new(),
             guest_tcp: Vec::new(),
@@ -82,6 +93,20 @@ impl Options {
             ready_fd: None,
             exit_fd: None,
         }
+    }
+
+    /// Sets the MTU.
+    ///
+    /// # Errors
+    /// It is less than the protocols allow (RFC 8200 §5, RFC 791), or too large.
+    pub(super) fn set_mtu(&mut self, mtu_bytes: usize) -> Result<(), String> {
+        let has_ipv6 = self.addresses.iter().any(|(guest, _)| guest.addr().is_ipv6());
+        let (least, with) = if has_ipv6 { (1280, "with IPv6") } else { (576, "with IPv4") };
+        if !(least..=MTU_BYTES_MAX).contains(&mtu_bytes) {
+            return Err(format!("--mtu {mtu_bytes}: {with}, the MTU is between {least} and {MTU_BYTES_MAX}"));
+        }
+        self.mtu_bytes = mtu_bytes;
+        Ok(())
     }
 
     /// Returns the forwarded ports, in all directions.
@@ -114,21 +139,15 @@ impl Options {
         !matches!(self.target, Target::Machine { .. }) && self.forwarded().next().is_some()
     }
 
-    /// Passes requests for names at an address on to a name server of this host.
-    pub(super) fn map_names(&mut self, at: IpAddr, server: IpAddr) {
-        self.map.push(Mapped { from: (at, Some(DOMAIN)), to: (server, Some(DOMAIN)) });
+    /// Returns whether the name servers are those that [`RESOLVER`] lists at any time.
+    pub(super) fn follows_resolver(&self) -> bool {
+        !self.dns.is_empty() && self.dns_servers.is_empty()
     }
 
     /// Lets an address stand for this host's loopback.
     pub(super) fn map_loopback(&mut self, at: IpAddr) {
         let to = if at.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-        self.map.push(Mapped { from: (at, None), to: (to, None) });
-    }
-
-    /// Returns the addresses to which the guest sends requests for names.
-    pub(super) fn name_servers(&self) -> BTreeSet<IpAddr> {
-        let names = self.map.iter().filter(|mapped| mapped.from.1 == Some(DOMAIN));
-        names.map(|mapped| mapped.from.0).collect()
+        self.map.push(Mapped { from: at, to });
     }
 }
 
@@ -143,13 +162,27 @@ pub(super) fn check_gateway(address: IpNet, gateway: IpAddr, names: (&str, &str)
     ))
 }
 
-/// Returns the first name server of this host.
-pub(super) fn host_name_server() -> Option<IpAddr> {
-    name_server_in(&std::fs::read_to_string("/etc/resolv.conf").ok()?)
+/// Returns the name servers of this host.
+pub(super) fn host_name_servers() -> Vec<SocketAddr> {
+    name_servers_in(&std::fs::read_to_string(RESOLVER).unwrap_or_default())
 }
 
-fn name_server_in(text: &str) -> Option<IpAddr> {
-    text.lines().find_map(|line| line.strip_prefix("nameserver")?.split_whitespace().next()?.parse().ok())
+fn name_servers_in(text: &str) -> Vec<SocketAddr> {
+    let words = text.lines().filter_map(|line| line.strip_prefix("nameserver")?.split_whitespace().next());
+    words.filter_map(name_server).take(SERVERS_MAX).collect()
+}
+
+/// Reads an address, perhaps with its interface, as in `fe80::1%eth0`.
+fn name_server(word: &str) -> Option<SocketAddr> {
+    let Some((address, interface)) = word.split_once('%') else {
+        return Some(SocketAddr::new(word.parse().ok()?, DOMAIN));
+    };
+    let index = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
+        rustix::net::netdevice::name_to_index(socket, interface).ok()
+    };
+    let scope = interface.parse().ok().or_else(index)?;
+    Some(SocketAddrV6::new(address.parse().ok()?, DOMAIN, 0, scope).into())
 }
 
 /// Returns the address of this host from which it reaches other hosts; nothing is sent.
@@ -172,9 +205,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_name_server_counts() {
-        let text = "# nameserver 1.1.1.1\nsearch x\nnameserver\t192.0.2.1 # router\nnameserver 192.0.2.2\n";
-        assert_eq!(name_server_in(text), Some("192.0.2.1".parse().unwrap()));
-        assert_eq!(name_server_in("search x\n"), None);
+    fn the_first_three_name_servers_count() {
+        let text = "# nameserver 1.1.1.1\nsearch x\nnameserver\t192.0.2.1 # router\nnameserver x\nnameserver \
+            127.0.0.53\nnameserver fe80::1%lo\nnameserver 192.0.2.2\n";
+        let found: Vec<String> = name_servers_in(text).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["192.0.2.1:53", "127.0.0.53:53", "[fe80::1%1]:53"]);
+        assert_eq!(name_servers_in("search x\nnameserver fe80::1%nowhere\n"), []);
     }
 }

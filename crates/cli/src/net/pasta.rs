@@ -1,6 +1,6 @@
 //! The options of `pasta` (passt's man page, pasta(1)) that Podman, Buildah and RootlessKit give.
 
-use super::options::{Mapped, Options, Target, check_gateway, host_address, host_name_server, numbered};
+use super::options::{Mapped, Options, Target, check_gateway, host_address, numbered};
 use clap::Parser;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kiban_service::config::Forwarded;
@@ -59,9 +59,12 @@ pub(super) struct Pasta {
     /// Give the guest no IPv4.
     #[arg(short = '6', long)]
     ipv6_only: bool,
-    /// Pass requests for names at this address on to this host's name server; may be repeated.
+    /// Pass requests for names at this address on to this host's name servers; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     dns_forward: Vec<IpAddr>,
+    /// Accepted: none. DHCP announces the address of --dns-forward, or the gateway's.
+    #[arg(short = 'D', long, value_name = "ADDRESS", value_parser = ["none"])]
+    dns: Option<String>,
     /// Do not let the gateway's address stand for this host's loopback.
     #[arg(long)]
     no_map_gw: bool,
@@ -124,21 +127,12 @@ impl Pasta {
         // Without addresses, a command would have an interface that it cannot use.
         options.configures = self.config_net || matches!(options.target, Target::Command(..));
         if self.mtu != 0 {
-            options.mtu_bytes = self.mtu;
-        }
-        if !(1280..=65_520).contains(&options.mtu_bytes) {
-            return Err(format!("--mtu {}: the MTU is between 1280 and 65520", self.mtu));
+            options.set_mtu(self.mtu)?;
         }
         options.interface.clone_from(&self.ns_ifname);
-        if let Some(server) = host_name_server() {
-            // A command's resolv.conf names the gateway.
-            let first = options
-                .addresses
-                .first()
-                .map(|(_, gateway)| *gateway)
-                .filter(|_| self.dns_forward.is_empty());
-            self.dns_forward.iter().copied().chain(first).for_each(|at| options.map_names(at, server));
-        }
+        // A command's resolv.conf names the gateway.
+        let first = options.addresses.first().filter(|_| self.dns_forward.is_empty());
+        options.dns = self.dns_forward.iter().copied().chain(first.map(|(_, gateway)| *gateway)).collect();
         self.map_hosts(&mut options)?;
         (options.tcp, options.udp) = (ports("-t", &self.tcp_ports)?, ports("-u", &self.udp_ports)?);
         (options.guest_tcp, options.guest_udp) = (ports("-T", &self.tcp_ns)?, ports("-U", &self.udp_ns)?);
@@ -217,7 +211,7 @@ impl Pasta {
         for at in read("--map-guest-addr", &self.map_guest_addr)? {
             // Without a route to other hosts there is no such address; the guest then reaches nothing here.
             if let Some(host) = host_address(at.is_ipv4()) {
-                options.map.push(Mapped { from: (at, None), to: (host, None) });
+                options.map.push(Mapped { from: at, to: host });
             }
         }
         Ok(())
@@ -267,8 +261,16 @@ mod tests {
         assert_eq!(options.tcp, [Forwarded::parse("127.0.0.1:8080:80").unwrap()]);
         assert_eq!(options.udp, [Forwarded::parse("5353-5354:53-54").unwrap()]);
         assert!(options.guest_tcp.is_empty() && options.guest_udp.is_empty());
-        let loopback = |mapped: &Mapped| mapped.to.0.is_loopback();
+        let loopback = |mapped: &Mapped| mapped.to.is_loopback();
         assert!(!options.map.iter().any(loopback), "{options:?}");
+    }
+
+    #[test]
+    fn the_options_of_podman_5_0_are_understood() {
+        let options = options(
+            "--config-net -t none -u none -T none -U none --no-map-gw --dns none --quiet --netns /x/y",
+        );
+        assert_eq!(options.unwrap().dns, ["10.0.2.2".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!((options.interface.as_str(), options.mtu_bytes), ("tap0", 65_520));
         assert_eq!((&options.tcp[..], &options.udp[..]), (&[Forwarded::Auto][..], &[Forwarded::Auto][..]));
         // Without --no-map-gw, the gateway's address stands for this host's loopback.
-        assert!(options.map.iter().any(|mapped| mapped.from == (address.1, None)), "{options:?}");
+        assert!(options.map.iter().any(|mapped| mapped.from == address.1), "{options:?}");
     }
 
     #[test]
@@ -290,6 +292,7 @@ mod tests {
         for (arguments, named) in [
             ("-t ~22 1", "-t ~22: write"),
             ("--dhcp-dns 1", "--dhcp-dns"),
+            ("--dns 192.0.2.1 1", "--dns"),
             ("--mtu 100 1", "--mtu 100"),
             ("--netmask 33 1", "--netmask 33"),
             ("--gateway 192.0.2.1 1", "--gateway 192.0.2.1"),

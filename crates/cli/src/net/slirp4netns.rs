@@ -1,6 +1,6 @@
 //! The options of `slirp4netns` (slirp4netns(1)) that Podman, Buildah and RootlessKit give.
 
-use super::options::{Options, Target, host_name_server, numbered};
+use super::options::{MTU_BYTES_MAX, Options, Target, numbered};
 use clap::Parser;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv6Addr};
@@ -99,9 +99,6 @@ impl Slirp4netns {
         if self.cidr.prefix_len() > 25 {
             return Err(format!("--cidr {}: the network is too small: at most 25 bits", self.cidr));
         }
-        if !(1280..=65_521).contains(&self.mtu) {
-            return Err(format!("--mtu {}: the MTU is between 1280 and 65521", self.mtu));
-        }
         let own = |number| numbered(self.cidr, number);
         let guest = Ipv4Net::new(own(100), self.cidr.prefix_len()).expect("it is the length of another");
         let mut addresses = vec![(IpNet::V4(guest), IpAddr::V4(own(2)))];
@@ -114,11 +111,11 @@ impl Slirp4netns {
         let gateways: Vec<IpAddr> = addresses.iter().map(|(_, gateway)| *gateway).collect();
         let mut options = Options::new(target, addresses);
         options.configures = self.configure;
-        // A packet of 65,521 bytes does not fit behind the virtio-net header of a segment.
-        options.mtu_bytes = self.mtu.min(65_520);
+        // The largest one of slirp4netns is one byte longer.
+        options.set_mtu(if self.mtu == MTU_BYTES_MAX + 1 { MTU_BYTES_MAX } else { self.mtu })?;
         options.interface.clone_from(&self.interface);
-        if let Some(server) = host_name_server().filter(|_| !self.disable_dns) {
-            names.into_iter().for_each(|at| options.map_names(at, server));
+        if !self.disable_dns {
+            options.dns = names;
         }
         if !self.disable_host_loopback {
             gateways.into_iter().for_each(|at| options.map_loopback(at));
@@ -156,7 +153,7 @@ mod tests {
         let addresses: Vec<String> =
             options.addresses.iter().map(|(guest, gateway)| format!("{guest} {gateway}")).collect();
         assert_eq!(addresses, ["10.0.2.100/24 10.0.2.2", "fd00::100/64 fd00::2"]);
-        assert!(!options.map.iter().any(|mapped| mapped.from.1.is_none()), "{options:?}");
+        assert_eq!(options.map, []);
     }
 
     #[test]
@@ -169,7 +166,7 @@ mod tests {
         assert_eq!(options.target, Target::Namespace { user, net: "/x".into(), ends: false });
         assert_eq!(options.addresses[0].0.to_string(), "10.1.0.100/16");
         // Without --disable-host-loopback, the gateway's address stands for this host's loopback.
-        assert!(options.map.iter().any(|mapped| mapped.from == ("10.1.0.2".parse().unwrap(), None)));
+        assert!(options.map.iter().any(|mapped| mapped.from == "10.1.0.2".parse::<IpAddr>().unwrap()));
     }
 
     #[test]

@@ -15,6 +15,8 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py tell [PORT] answers datagrams at port 8081, or another, with their sender's address, for `-u`
        peers.py ask ADDRESS PORT    sends datagrams until an answer arrives, and prints it
        peers.py names ADDRESS       resolves a name at a name server
+       peers.py resolve ADDRESS     asks a name server over TCP and over UDP, until it answers
+       peers.py unserved ADDRESS    asks a name server until its host refuses that
        peers.py watch FILE          checks that a server is reached again and again, until the file exists
        peers.py upload ADDRESS      checks that the guest reaches the server at an address
        peers.py machine PATH [OWN]  is a virtual machine at a socket of the board, for `--qemu-stream`, or with a path of its
@@ -31,6 +33,7 @@ import sys
 import threading
 
 HOSTS = ["192.0.2.1", "fd00:1::1"]
+SILENT = "192.0.2.2"
 DIGEST, LOCAL, ECHO, RESET, CLOSED, HELD, SERVED, TOLD = 8000, 8001, 8002, 8003, 8004, 8005, 8080, 8081
 GATEWAY = "10.0.2.2"
 MEBIBYTES = 16
@@ -101,7 +104,27 @@ def name_server(query):
     return query[:2] + b"\x81\x80" + counts + query[12:end] + (record if is_a else b"")
 
 
+def name_server_over_tcp(connection):
+    length = int.from_bytes(connection.recv(2, socket.MSG_WAITALL), "big")
+    answer = name_server(connection.recv(length, socket.MSG_WAITALL))
+    connection.sendall(struct.pack(">H", len(answer)) + answer)
+    connection.close()
+
+
+def silent_name_server():
+    """Answers nothing: neither datagrams nor SYNs, since the queue of connections is full."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM)]
+    sockets[0].bind((SILENT, 53))
+    sockets.append(socket.create_server((SILENT, 53), backlog=0))
+    sockets.append(socket.create_connection((SILENT, 53)))
+    return sockets
+
+
 def host():
+    silent = silent_name_server()
+    for address in HOSTS + ["127.0.0.53"]:
+        listen(address, 53, name_server_over_tcp)
+        datagrams(address, 53, name_server)
     for address in HOSTS:
         listen(address, DIGEST, digest)
         datagrams(address, ECHO, lambda data: data[::-1])
@@ -110,9 +133,9 @@ def host():
     listen("127.0.0.1", LOCAL, digest)
     listen("127.0.0.1", RESET, reset)
     datagrams("127.0.0.1", ECHO, lambda data: data[::-1])
-    datagrams(HOSTS[0], 53, name_server)
     print("ready", flush=True)
     threading.Event().wait()
+    del silent
 
 
 def upload(address, port=DIGEST, data=None):
@@ -272,9 +295,47 @@ def watch(file):
     print(f"{rounds} rounds", flush=True)
 
 
+QUERY = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
+
+
 def names(address):
-    query = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
-    assert exchange(address, 53, query).endswith(socket.inet_aton(HOSTS[0]))
+    assert exchange(address, 53, QUERY).endswith(socket.inet_aton(HOSTS[0]))
+
+
+def ask_for_name(address):
+    """Asks again and again, from one port, as resolvers do. Returns the answer, or None if it is refused."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.2)
+        sock.connect((address, 53))
+        while True:
+            try:
+                sock.send(QUERY)
+                return sock.recv(1 << 16)
+            except TimeoutError:
+                pass
+            except ConnectionRefusedError:
+                return None
+
+
+def resolve(address):
+    answer = b""
+    while not answer:
+        try:
+            with socket.create_connection((address, 53), timeout=60) as sock:
+                sock.sendall(struct.pack(">H", len(QUERY)) + QUERY)
+                while more := sock.recv(1000):
+                    answer += more
+        except ConnectionRefusedError:
+            pass
+    assert answer.endswith(socket.inet_aton(HOSTS[0])), answer
+    while (answer := ask_for_name(address)) is None:
+        pass
+    assert answer.endswith(socket.inet_aton(HOSTS[0])), answer
+
+
+def unserved(address):
+    while ask_for_name(address) is not None:
+        pass
 
 
 class Machine:
@@ -342,8 +403,7 @@ def machine(path, own=None):
     leased, options = its.dhcp(b"\3", b"\x36\4" + options[54] + b"\x32\4" + offered)
     assert leased == offered and options[53] == b"\5", options
     its.address = leased
-    query = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
-    answer = its.exchange(options[6][:4], (5353, 53), query)
+    answer = its.exchange(options[6][:4], (5353, 53), QUERY)
     assert answer.endswith(socket.inet_aton(HOSTS[0])), answer
     mtu = int.from_bytes(options[26], "big")
     print(f"{socket.inet_ntoa(leased)} via {socket.inet_ntoa(options[3])} mtu {mtu}")
@@ -366,8 +426,12 @@ elif part == "watch":
     watch(sys.argv[2])
 elif part == "names":
     names(sys.argv[2])
+elif part == "resolve":
+    resolve(sys.argv[2])
+elif part == "unserved":
+    unserved(sys.argv[2])
 elif part == "upload":
-    upload(sys.argv[2], DIGEST, b"upload")
+    upload(sys.argv[2], DIGEST, b"upload" * 10_000)
 elif part == "few":
     upload(HOSTS[0], DIGEST, b"few")
 elif part == "machine":

@@ -63,9 +63,17 @@ pub fn explain_error_with(name: &str, what: &str, privilege: &str, error: io::Er
 pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            ": ports below 1024 of this host need CAP_NET_BIND_SERVICE; run as root, or give the \
-             program that capability (setcap cap_net_bind_service+ep), or use a port from 1024 up"
-                .to_owned()
+            // In a user namespace, as with rootless containers, the capability is not valid for this host.
+            let as_root = if is_in_user_namespace() {
+                ""
+            } else {
+                "run as root, or give the program that capability (setcap cap_net_bind_service+ep), or "
+            };
+            format!(
+                ": ports below 1024 of this host need CAP_NET_BIND_SERVICE; {as_root}use a port from 1024 up, or \
+                 let all users have this one (sysctl net.ipv4.ip_unprivileged_port_start={})",
+                address.port()
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
             let mut own: Vec<IpAddr> =
@@ -84,6 +92,12 @@ pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => ": another program uses this port; choose another".to_owned(),
         _ => String::new(),
     }
+}
+
+/// Returns whether this process is in a user namespace, in which not all users exist.
+fn is_in_user_namespace() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    !map.is_empty() && map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]
 }
 
 /// Returns this host's addresses, in the caller's network namespace. The list is empty if the system does not

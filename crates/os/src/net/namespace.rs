@@ -29,8 +29,12 @@ const SETTINGS: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
+/// The limits of a user, of which creating a namespace reports ENOSPC (namespaces(7)).
+const LIMITS: &str = "user.max_user_namespaces, user.max_net_namespaces and user.max_mnt_namespaces";
+
 /// Returns an error that names the setting which forbids user namespaces.
-fn explain(error: Errno) -> io::Error {
+fn explain(error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
     let forbids = |(path, value, ..): &&(&str, &str, &str, &str)| {
         fs::read_to_string(path).is_ok_and(|text| text.trim() == *value)
     };
@@ -38,9 +42,11 @@ fn explain(error: Errno) -> io::Error {
         Some((_, value, name, allowed)) => {
             format!("{name} is {value}; root can allow them: sysctl {name}={allowed}")
         }
+        None if error.raw_os_error() == Some(libc::ENOSPC) => {
+            format!("this user has as many namespaces as {LIMITS} allow; root can raise them with sysctl")
+        }
         None => "the system, or the container around it, forbids them".to_owned(),
     };
-    let error = io::Error::from(error);
     io::Error::new(error.kind(), format!("cannot create a user namespace: {error}: {what}"))
 }
 
@@ -54,12 +60,13 @@ pub fn enter_new() -> io::Result<()> {
     let namespaces = UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS;
     // SAFETY: entering new namespaces changes neither memory nor the table of open files.
     unsafe { rustix::thread::unshare_unsafe(namespaces) }.map_err(explain)?;
-    // user_namespaces(7): without privileges, setgroups must be denied before groups are mapped.
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
+    // AppArmor may allow the namespace, but none of the privileges in it. user_namespaces(7): without
+    // privileges, setgroups must be denied before groups are mapped.
+    fs::write("/proc/self/setgroups", "deny").map_err(explain)?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(explain)?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1")).map_err(explain)?;
     // Mounts made here must not appear outside.
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(explain)?;
     interface::set_up("lo")
 }
 

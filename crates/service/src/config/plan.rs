@@ -192,6 +192,13 @@ pub struct NetConfig {
     pub guest_tcp: Vec<Forwarded>,
     /// UDP ports of the guest's loopback that are forwarded to this host's.
     pub guest_udp: Vec<Forwarded>,
+    /// The board's addresses at whose port 53 this host's name servers are asked.
+    pub dns: Vec<IpAddr>,
+    /// These servers. If one does not answer, the next one is asked.
+    pub dns_servers: Vec<SocketAddr>,
+    /// The number of an open datagram socket, on which lists of servers arrive that replace the previous
+    /// ones: addresses with ports, separated by spaces.
+    pub dns_changes: Option<i32>,
     /// The number of an open socket that leads to a process in the guest's network namespace
     /// ([`serve_namespace`](crate::services::serve_namespace)).
     pub namespace: Option<i32>,

@@ -29,6 +29,12 @@ fn mapped(text: &str) -> Option<Mapped> {
     Some(Mapped { address, port, to, to_port })
 }
 
+/// Reads the address of a name server, whose port is 53 unless another is given.
+fn name_server(text: &str) -> Option<SocketAddr> {
+    let with_port = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
+    text.parse().or_else(|_| with_port()).ok()
+}
+
 impl Validator<'_> {
     pub(super) fn socket(&self, word: &Word) -> Result<SocketAddr, ConfigError> {
         word.read().map_err(|_| {
@@ -140,7 +146,20 @@ impl Validator<'_> {
             return Err(self.missing(&table.kind, what, "`kiban net` opens it"));
         }
         let map = words(&table.map).map(mapped).collect::<Result<_, _>>()?;
-        Ok(NetConfig { map, guest, tcp, udp, guest_tcp, guest_udp, namespace: table.namespace })
+        let address = |word: &Word| {
+            let what = || format!("`{}` is not an address", word.value);
+            word.read().map_err(|_| self.at(word, what(), "write an address of the board, such as 10.0.2.2"))
+        };
+        let server = |word: &Word| {
+            name_server(word).ok_or_else(|| {
+                let what = format!("`{}` is not the address of a name server", word.value);
+                self.at(word, what, "write 192.0.2.1, fd00::1, or with a port [fd00::1]:53")
+            })
+        };
+        let dns = words(&table.dns).map(address).collect::<Result<_, _>>()?;
+        let dns_servers = words(&table.dns_servers).map(server).collect::<Result<_, _>>()?;
+        let (dns_changes, namespace) = (table.dns_changes, table.namespace);
+        Ok(NetConfig { map, guest, tcp, udp, guest_tcp, guest_udp, dns, dns_servers, dns_changes, namespace })
     }
 
     pub(super) fn services(
@@ -194,7 +213,7 @@ impl Validator<'_> {
         let word = table.kind.value.as_str();
         let name = table.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
         // A key that belongs to another kind of service is an error and is not ignored.
-        let others: [(&str, bool, &[&str]); 14] = [
+        let others: [(&str, bool, &[&str]); 17] = [
             ("listen", table.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
             (
                 "idle",
@@ -212,6 +231,9 @@ impl Validator<'_> {
             ("udp", table.udp.is_some(), &["net"]),
             ("guest_tcp", table.guest_tcp.is_some(), &["net"]),
             ("guest_udp", table.guest_udp.is_some(), &["net"]),
+            ("dns", table.dns.is_some(), &["net"]),
+            ("dns_servers", table.dns_servers.is_some(), &["net"]),
+            ("dns_changes", table.dns_changes.is_some(), &["net"]),
             ("namespace", table.namespace.is_some(), &["net"]),
         ];
         if !KINDS.contains(&word) {

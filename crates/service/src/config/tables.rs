@@ -218,6 +218,12 @@ pub(super) struct Service {
     pub(super) guest_tcp: Option<Words>,
     /// `net`: UDP ports of the guest's loopback that are forwarded to this host's.
     pub(super) guest_udp: Option<Words>,
+    /// `net`: the board's addresses at which name servers are asked.
+    pub(super) dns: Option<Words>,
+    /// `net`: these name servers.
+    pub(super) dns_servers: Option<Words>,
+    /// `net`: the number of an open socket on which lists of name servers arrive.
+    pub(super) dns_changes: Option<i32>,
     /// `net`: the number of an open socket that leads to a process in the guest's network namespace.
     pub(super) namespace: Option<i32>,
 }

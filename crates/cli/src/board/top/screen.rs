@@ -1,7 +1,7 @@
 //! The screen of `kiban top`.
 
 use super::samples::Samples;
-use crate::board::control::link_cell;
+use crate::board::control::{guest_lines, link_cell};
 use kiban_lab::Table;
 use kiban_service::status::{Port, Service, Use};
 use ratatui::Frame;
@@ -256,8 +256,10 @@ fn services(samples: &Samples, view: &View) -> Table {
             sent,
             service.counters.get("refused").copied().unwrap_or(0).to_string(),
         ];
-        if passes(&row, view) {
+        let guest: Vec<String> = service.guest.iter().flat_map(guest_lines).collect();
+        if passes(&row, view) || passes(&guest, view) {
             table.row(row);
+            guest.iter().for_each(|line| table.remark(format!("{}  {line}", service.name)));
         }
     }
     table
@@ -282,7 +284,7 @@ fn circuits(samples: &Samples, view: &View) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_service::status::{Memory, Rates, Status};
+    use kiban_service::status::{Guest, Memory, Rates, Status};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use std::time::Duration;
@@ -347,6 +349,24 @@ mod tests {
         assert!(shown.contains("east ") && !shown.contains("west ") && !shown.contains("web "), "{shown}");
         view.shows_help = true;
         assert!(screen(&samples, &mut view, (120, 40)).contains("show only rows that contain a text"));
+    }
+
+    #[test]
+    fn a_guest_is_shown_with_its_ports_and_connections() {
+        let guest =
+            Guest { addresses: vec!["10.0.2.15/24".into()], tcp: vec!["8080:80".into()], ..Guest::default() };
+        let net = Service { guest: Some(guest), sessions: 7, ..service("net", 0) };
+        let samples = Samples::new(status(vec![net, service("web", 0)]));
+        let mut view = View::default();
+        for filter in ["", "8080"] {
+            view.filter = filter.into();
+            let shown = screen(&samples, &mut view, (120, 40));
+            for words in
+                ["net  guest 10.0.2.15/24", "net  TCP ports of this host to the guest: 8080:80", "7 of 9"]
+            {
+                assert!(shown.contains(words), "{words}:\n{shown}");
+            }
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Connections of the guest that this host is opening.
 //!
 //! Purpose   the guest's SYN is answered when this host's connection is established, with a RST if it is
-//!           refused, and not at all if it times out; then the guest's own timer decides.
+//!           refused, and not at all if it times out; then the guest's own timer decides. If there are
+//!           several destinations (name servers), the next one is tried when one fails, or has not answered
+//!           for [`PATIENCE`].
 //! State     a connection waits for the kernel (`opening`), then for the last segment of the guest's
 //!           handshake (`admitted`); then it is a relay.
 //! Limits    each has a session slot of the service. One that the guest does not complete within
 //!           [`HANDSHAKE`] is dropped.
 
+use super::names::PATIENCE;
 use crate::services::counters::ServiceCounters;
 use crate::services::forward::connect;
 use crate::services::relay::{Begin, reset};
@@ -31,6 +34,22 @@ struct Connection {
     socket: Socket,
     slot: SessionSlot,
     since: Instant,
+    /// Where to connect if this fails, the next one last.
+    further: Vec<SocketAddr>,
+}
+
+/// Starts to connect to the last destination of a list, and removes it; or to those before it.
+fn connect_next(to: &mut Vec<SocketAddr>, number: u64, files: &EpollSet) -> io::Result<Socket> {
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    while result.is_err()
+        && let Some(to) = to.pop()
+    {
+        result = connect(to).and_then(|socket| {
+            files.watch(&socket, number, Interest { read: false, write: true })?;
+            Ok(socket)
+        });
+    }
+    result
 }
 
 /// The connections that are being opened.
@@ -46,21 +65,21 @@ impl Connections {
         Connections { next: first, opening: BTreeMap::new(), admitted: BTreeMap::new() }
     }
 
-    /// Starts to connect to a destination.
+    /// Starts to connect to the first one of some destinations.
     ///
     /// # Errors
-    /// The kernel cannot connect to it.
+    /// The kernel cannot connect to any of them.
     pub(super) fn begin(
         &mut self,
         addresses: Addresses,
-        to: SocketAddr,
+        mut to: Vec<SocketAddr>,
         slot: SessionSlot,
         files: &EpollSet,
         now: Instant,
     ) -> io::Result<()> {
-        let socket = connect(to)?;
-        files.watch(&socket, self.next, Interest { read: false, write: true })?;
-        self.opening.insert(self.next, (addresses, Connection { socket, slot, since: now }));
+        to.reverse();
+        let socket = connect_next(&mut to, self.next, files)?;
+        self.opening.insert(self.next, (addresses, Connection { socket, slot, since: now, further: to }));
         self.next += 1;
         Ok(())
     }
@@ -73,8 +92,15 @@ impl Connections {
         files: &EpollSet,
         counters: &mut ServiceCounters,
     ) {
-        let Some(((local, remote), connection)) = self.opening.remove(&number) else { return };
+        let Some(((local, remote), mut connection)) = self.opening.remove(&number) else { return };
         let error = connection.socket.take_error().and_then(|error| error.map_or(Ok(()), Err));
+        if error.is_err()
+            && let Ok(socket) = connect_next(&mut connection.further, number, files)
+        {
+            connection.socket = socket;
+            self.opening.insert(number, ((local, remote), connection));
+            return;
+        }
         match error.and_then(|()| files.forget(&connection.socket)) {
             Ok(()) if host.admit(local, remote).is_ok() => {
                 self.admitted.insert((local, remote), connection);
@@ -98,8 +124,18 @@ impl Connections {
         Some(Begin::plain(socket, true, true, slot))
     }
 
-    /// Drops connections whose handshake the guest has reset or not completed.
-    pub(super) fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+    /// Tries further destinations, and drops connections whose handshake the guest has reset or not
+    /// completed.
+    pub(super) fn look(&mut self, host: &mut Host<'_>, files: &EpollSet, now: Instant) {
+        for (number, (_, connection)) in &mut self.opening {
+            if !connection.further.is_empty() && connection.since + PATIENCE <= now {
+                connection.since = now;
+                // If no other one can be reached, this one may still answer.
+                if let Ok(socket) = connect_next(&mut connection.further, *number, files) {
+                    connection.socket = socket;
+                }
+            }
+        }
         self.admitted.retain(|(local, remote), connection| {
             let stays = host.has_connection(*local, *remote) && connection.since + HANDSHAKE > now;
             if !stays {

@@ -10,6 +10,7 @@
 //! Limits    those of an [`IdleMap`].
 
 use super::idle::IdleMap;
+use super::names::Names;
 use super::ports::Ports;
 use kiban_base::Instant;
 use kiban_board::Host;
@@ -30,10 +31,11 @@ const ECHO_REPLY: [u8; 2] = [0, 129];
 const NO_PINGS: &str = "the guest cannot ping: this user's group is not in net.ipv4.ping_group_range; root can allow \
                         all groups: sysctl -w net.ipv4.ping_group_range='0 2147483647'";
 
-/// What identifies a flow: the destination as the guest knows it, and the guest.
+/// What identifies a flow: the destination as the guest knows it, and the guest. Datagrams have a third
+/// address, that of the socket's peer, since requests for names may go to several servers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
-    Datagrams(SocketAddr, SocketAddr),
+    Datagrams(SocketAddr, SocketAddr, SocketAddr),
     Pings(IpAddr, IpAddr, u16),
     /// The number of the forwarded port, and the sender.
     Caller(u64, SocketAddr),
@@ -77,7 +79,7 @@ impl Flows {
         now: Instant,
     ) -> bool {
         let open = || open(to, Protocol::UDP);
-        self.send(Key::Datagrams(local, remote), payload, files, open, now).is_ok()
+        self.send(Key::Datagrams(local, remote, to), payload, files, open, now).is_ok()
     }
 
     /// Passes on a datagram that a sender has sent to a forwarded port; `open` connects a socket. Returns
@@ -163,7 +165,13 @@ impl Flows {
     }
 
     /// Passes the answers of a flow on. Returns how many.
-    pub(super) fn on_ready(&mut self, number: u64, ports: &Ports, host: &mut Host<'_>, now: Instant) -> u64 {
+    pub(super) fn on_ready(
+        &mut self,
+        number: u64,
+        (ports, names): (&Ports, &mut Names),
+        host: &mut Host<'_>,
+        now: Instant,
+    ) -> u64 {
         let mut passed = 0;
         for _ in 0..ANSWERS_MAX {
             let Some(Flow { key, socket }) = self.flows.get(&number) else { break };
@@ -171,7 +179,9 @@ impl Flows {
             let length = match received {
                 Ok((_, length)) => length,
                 Err(Errno::CONNREFUSED) => {
-                    if let Key::Datagrams(local, remote) = *key {
+                    if let Key::Datagrams(local, remote, to) = *key
+                        && names.on_refused(local, to, now)
+                    {
                         // Without memory for the answer, the guest sees a loss.
                         let _ = host.refuse_datagram(local, remote);
                     }
@@ -180,6 +190,9 @@ impl Flows {
                 // Nothing has arrived, or another ICMP error, which does not end the flow.
                 Err(_) => break,
             };
+            if let Key::Datagrams(_, _, from) = *key {
+                names.on_answer(from);
+            }
             // Without packet memory, the answer is lost.
             passed += u64::from(pass(*key, &self.room[..length], ports, host));
         }
@@ -207,7 +220,7 @@ impl Flows {
 fn pass(key: Key, answer: &[u8], ports: &Ports, host: &mut Host<'_>) -> bool {
     match key {
         Key::Caller(port, sender) => ports.send(port, answer, sender),
-        Key::Datagrams(local, remote) => host.send_from(local, remote, answer).is_ok(),
+        Key::Datagrams(local, remote, _) => host.send_from(local, remote, answer).is_ok(),
         Key::Pings(local, remote, identifier) => {
             let Some((header, payload)) = answer.split_first_chunk::<ECHO_HEADER_BYTES>() else {
                 return false;
@@ -243,12 +256,12 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 40_000));
         let files = EpollSet::new().unwrap();
         let mut flows = Flows::new(0);
-        for key in [Key::Datagrams(address, address), Key::Caller(1, address)] {
+        for key in [Key::Datagrams(address, address, address), Key::Caller(1, address)] {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
             let number = flows.begin(key, socket, &files, at(0)).unwrap();
             flows.touch_by_answer(number, at(100));
         }
         flows.look(at(150));
-        assert_eq!(flows.by_key.into_keys().collect::<Vec<_>>(), [Key::Datagrams(address, address)]);
+        assert_eq!(flows.by_key.into_keys().collect::<Vec<_>>(), [Key::Datagrams(address, address, address)]);
     }
 }

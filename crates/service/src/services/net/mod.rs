@@ -6,9 +6,10 @@
 //! Connections      `connections`: the guest's SYN is answered once this host has connected. From then on a
 //!                  relay ([`super::relay`]) copies in both directions.
 //! Datagrams, pings `flows`: one connected socket for each pair of addresses, and for each ping.
-//! Mapped addresses the board's addresses may stand for others (`map`): port 53 for this host's name server,
-//!                  or all ports for its loopback. Otherwise, the guest reaches nothing at them. Its
-//!                  packets to loopback or link-local addresses are dropped by IP.
+//! DNS              `names`: requests to port 53 of addresses of the board go to this host's name servers.
+//! Mapped addresses the board's addresses may stand for others (`map`), as for this host's loopback.
+//!                  Otherwise, the guest reaches nothing at them. Its packets to loopback or link-local
+//!                  addresses are dropped by IP.
 //! Forwarded ports  `ports`: sockets of this host, and of the guest's loopback (`namespace`). Callers at this
 //!                  host's loopback and the guest's are connected with the other side's loopback, past the
 //!                  board (`splices`, and `flows` for datagrams); so the program at the other end sees a
@@ -22,6 +23,7 @@ mod bound;
 mod connections;
 mod flows;
 mod idle;
+mod names;
 mod namespace;
 mod ports;
 mod senders;
@@ -39,6 +41,7 @@ use kiban_base::Instant;
 use kiban_board::{Completion, Host, InterceptedKind, StreamId};
 use kiban_link::EpollSet;
 use kiban_tcpip::ip::Prefix;
+use names::Names;
 use namespace::{Namespace, Protocol, Side};
 use ports::Ports;
 use senders::{Senders, shown};
@@ -48,12 +51,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// The numbers among the watched files of the first connection, relay, splice, flow of a caller and forwarded
-/// port; the guest's flows come first.
+/// port, and of the lists of name servers; the guest's flows come first.
 const FIRST_CONNECTION: u64 = 1 << 44;
 const FIRST_RELAY: u64 = 1 << 48;
 const FIRST_SPLICE: u64 = 1 << 56;
 const FIRST_CALLER: u64 = 1 << 60;
 const FIRST_PORT: u64 = 1 << 62;
+const NAMES: u64 = u64::MAX;
 
 /// The maximum number of connections, or datagrams, that one port passes on in one call, so that others get
 /// their turn.
@@ -93,6 +97,7 @@ pub struct Net {
     flows: Flows,
     /// The flows of callers at forwarded ports, who must not take the room of the guest's.
     callers: Flows,
+    names: Names,
     namespace: Namespace,
     ports: Ports,
     senders: Senders,
@@ -109,13 +114,15 @@ impl Net {
     /// Returns a service that will take what the guest sends.
     ///
     /// # Errors
-    /// If the process has too many open files, or there is no socket with the number in the configuration.
+    /// If the process has too many open files, or there is no socket with a number in the configuration.
     pub fn new(config: NetConfig, bounds: SessionLimits) -> io::Result<Net> {
+        let files = EpollSet::new()?;
         Ok(Net {
+            names: Names::new(&config.dns, &config.dns_servers, config.dns_changes, (&files, NAMES))?,
             namespace: Namespace::new(config.namespace)?,
             config,
             bounds,
-            files: EpollSet::new()?,
+            files,
             listener: None,
             connections: Connections::new(FIRST_CONNECTION),
             flows: Flows::new(0),
@@ -133,9 +140,15 @@ impl Net {
 
     /// Handles a SYN of the guest by connecting through the kernel.
     fn on_requested(&mut self, local: SocketAddr, remote: SocketAddr, host: &mut Host<'_>, now: Instant) {
-        let to = self.config.destination(local, host.is_own(local.ip()));
-        let slot = to.and_then(|_| self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now));
-        let (Some(to), Some(slot)) = (to, slot) else {
+        let to = match self.names.serve(local) {
+            true => self.names.in_order(now),
+            false => self.config.destination(local, host.is_own(local.ip())).into_iter().collect(),
+        };
+        let slot = match to.is_empty() {
+            true => None,
+            false => self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now),
+        };
+        let Some(slot) = slot else {
             // Without memory for the RST, the guest retransmits its SYN.
             let _ = host.refuse(local, remote);
             return;
@@ -256,6 +269,10 @@ impl Net {
                 {
                     true
                 }
+                InterceptedKind::Datagram { local, remote } if self.names.serve(local) => {
+                    let Net { names, flows, payload, files, .. } = self;
+                    names.ask(now, |to| flows.send_datagram((local, remote), to, payload, files, now))
+                }
                 InterceptedKind::Datagram { local, remote } => {
                     let to = self.config.destination(local, host.is_own(local.ip()));
                     to.is_some_and(|to| {
@@ -311,7 +328,7 @@ impl Service for Net {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        self.connections.look(host, now);
+        self.connections.look(host, &self.files, now);
         self.flows.look(now);
         self.callers.look(now);
         self.senders.look(now);
@@ -355,15 +372,28 @@ impl Service for Net {
         self.files.ready(&mut ready);
         for &number in &ready {
             let Net {
-                connections, flows, callers, namespace, ports, relays, splices, files, counters, ..
+                connections,
+                flows,
+                callers,
+                names,
+                namespace,
+                ports,
+                relays,
+                splices,
+                files,
+                counters,
+                ..
             } = self;
             match number {
+                NAMES => names.on_ready(),
                 FIRST_PORT.. => self.on_port(number, host, now),
-                FIRST_CALLER.. => counters.datagrams_out += callers.on_ready(number, ports, host, now),
+                FIRST_CALLER.. => {
+                    counters.datagrams_out += callers.on_ready(number, (ports, names), host, now)
+                }
                 FIRST_SPLICE.. => splices.on_ready(number, (namespace, files), counters, now),
                 FIRST_RELAY.. => drop(relays.on_ready(number, host, files, counters, now)),
                 FIRST_CONNECTION.. => connections.on_ready(number, host, files, counters),
-                _ => counters.datagrams_out += flows.on_ready(number, ports, host, now),
+                _ => counters.datagrams_out += flows.on_ready(number, (ports, names), host, now),
             }
         }
         self.ready = ready;
