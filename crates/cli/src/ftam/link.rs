@@ -185,6 +185,11 @@ impl PersistentClient {
         })
     }
 
+    /// Establishes the association, if there is none.
+    pub(super) async fn begin(&mut self) -> Result<(), String> {
+        self.client().await.map(drop)
+    }
+
     /// Runs a job that transfers no file contents.
     pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
         let result = self.client().await?.run(job, None).await;

@@ -35,13 +35,22 @@ pub(super) async fn run(
     policy: Policy,
     collection: Option<Arc<Collection>>,
     jobs: usize,
-    report: Report,
+    mut report: Report,
 ) -> Report {
+    let mut first = first;
+    if let (None, Some(task)) = (&first, tasks.first()) {
+        // A login that is refused must not be repeated for each file: the peer may lock the user out.
+        let mut link = PersistentClient::new(peer, &task.root);
+        if let Err(failure) = link.begin().await {
+            report.failed(failure);
+            return report;
+        }
+        first = Some(link);
+    }
     let workers = jobs.min(tasks.len()).max(1);
     let tasks = Arc::new(Mutex::new(VecDeque::from(tasks)));
     let report = Arc::new(Mutex::new(report));
     let mut set = JoinSet::new();
-    let mut first = first;
     for _ in 0..workers {
         let (peer, tasks, report, link) = (peer.clone(), tasks.clone(), report.clone(), first.take());
         let (policy, collection) = (policy.clone(), collection.clone());

@@ -237,6 +237,20 @@ fn a_peer_that_dies_without_recovery_leaves_no_partial_file() {
 }
 
 #[test]
+fn a_refused_login_is_not_repeated_for_each_file() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    for number in 0..20 {
+        fs::write(dir.at(&format!("{number}.cdr")), "call").expect("written");
+    }
+    let mut put = dir.command(&["put", "-j", "4", "*.cdr", &remote(server.port, "")]);
+    said(put.env("KIBAN_FTAM_PASSWORD", "guess").output().expect("it was built"), "2020");
+    // The server has seen one login only, and accepts the right password at once.
+    dir.run(&["put", "-q", "*.cdr", &remote(server.port, "")]);
+    assert_eq!(server.log.count("login refused"), 1);
+}
+
+#[test]
 fn password_guesses_are_limited_over_all_connections() {
     let dir = TestDir::new();
     let server = dir.serve(&[], &[]);
