@@ -6,13 +6,13 @@
 //! Limits   a file without name servers changes nothing: often, another one follows.
 
 use super::options::host_name_servers;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 /// The interval between two looks at the file.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Starts to follow changes. Returns the board's end of a socket, on which the servers arrive, now and after
 /// each change.
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn follow() -> io::Result<UnixDatagram> {
     let (own, of_board) = UnixDatagram::pair()?;
     let mut servers = Vec::new();
-    let mut look = move || -> io::Result<()> {
+    let mut look = move |own: &UnixDatagram| -> io::Result<()> {
         let found = host_name_servers();
         if found != servers && !found.is_empty() {
             let words: Vec<String> = found.iter().map(SocketAddr::to_string).collect();
@@ -32,10 +32,14 @@ pub(super) fn follow() -> io::Result<UnixDatagram> {
         Ok(())
     };
     // The board can read the first list as soon as it has the socket.
-    look()?;
+    look(&own)?;
     let follow = move || {
-        while look().is_ok() {
-            std::thread::sleep(LOOK);
+        while look(&own).is_ok() {
+            // Nothing arrives here, so this ends after the interval, or with the board.
+            let mut polled = [PollFd::new(&own, PollFlags::empty())];
+            if rustix::event::poll(&mut polled, Some(&LOOK)).is_ok_and(|count| count > 0) {
+                break;
+            }
         }
     };
     std::thread::Builder::new().name("names".into()).spawn(follow)?;

@@ -194,7 +194,7 @@ mod tests {
         let now = Instant::ZERO + Duration::from_secs(9);
         let mut names = names(&["127.0.0.1:1", "127.0.0.1:2"]);
         let target = "10.0.2.2:53".parse().unwrap();
-        let mut refused =
+        let refused =
             |names: &mut Names, port| names.on_refused(target, SocketAddr::from(([127, 0, 0, 1], port)), now);
         assert_eq!(asked(&mut names, now, &[]), [1]);
         assert!(refused(&mut names, 1), "the guest asks again at once");
