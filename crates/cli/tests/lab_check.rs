@@ -1,5 +1,5 @@
-//! `kiban lab check` as two users run it: between network namespaces whose path has a fault, or something that
-//! only looks like one.
+//! `kiban lab check` as two users run it: between network namespaces whose path has a fault, or something
+//! that only looks like one.
 //!
 //! Recipes   rules of nft drop, mark or reset packets; a router has a link with a smaller MTU.
 //! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN), or without nft.
@@ -15,7 +15,7 @@ fn nft(side: &str, script: &str) -> bool {
     run(Command::new("ip").args(["netns", "exec", side, "nft", script]))
 }
 
-/// Replaces the rules for packets at a hook of a namespace; returns false, with a message, if there is no nft.
+/// Replaces the rules for packets at a hook of a namespace; without nft, prints a message and returns false.
 fn rule(side: &str, hook: &str, rule: &str) -> bool {
     let chain = format!("chain c {{ type filter hook {hook} priority mangle; {rule} }}");
     let made = nft(side, &format!("add table inet t; delete table inet t; table inet t {{ {chain}; }}"));
@@ -184,6 +184,9 @@ fn a_reset_from_a_device_on_the_path_is_told_from_a_connection_that_stalls() {
     let folder = Folder::new("resets");
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let port = server.at.rsplit(':').next().expect("a port");
+    // The server's kernel must not send a reply again before the client has seen the reset: the client's
+    // kernel would answer with a reset of its own.
+    assert!(ip(&format!("-n {} route change 10.77.31.0/24 dev wire src {FAR} rto_min 30s", network.far)));
     // Data connections, but not the control connection, may carry 50 kB.
     let quota = |verdict: &str| format!("tcp dport != {port} quota over 50000 bytes {verdict};");
     if !rule(&network.far, "input", &quota("reject with tcp reset")) {

@@ -39,8 +39,8 @@ pub struct ClockReport {
     pub offset_ms: f64,
     /// By how much the offset and the one-way delays may be wrong, ms.
     pub uncertainty_ms: f64,
-    /// How much faster the other host's clock runs, parts per million. It was removed from the delays. Zero if
-    /// no drift was detected.
+    /// How much faster the other host's clock runs, parts per million. It was removed from the delays. Zero
+    /// if no drift was detected.
     pub drift_ppm: f64,
 }
 

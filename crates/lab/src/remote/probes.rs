@@ -5,10 +5,10 @@
 //! 16 arrivals at the server so far (8)  24 arrival (8)  32 departure of the reply (8)  40 padding
 //! ```
 //!
-//! Format    all numbers in network byte order; times are nanoseconds of the server's clock. A probe has zeros
-//!           from 13 on.
+//! Format    all numbers in network byte order; times are nanoseconds of the server's clock. A probe has
+//!           zeros from 13 on.
 //! Length    a reply is never longer than its probe, so a server cannot be used to amplify traffic. A probe
-//!           may ask for a reply of [`PROBE_OCTETS`], so that a lost reply and a lost probe can be told apart.
+//!           may ask for a reply of [`PROBE_OCTETS`], so that a lost reply can be told from a lost probe.
 //! Times     departure of the probe, arrival at the server, departure of the reply, arrival of the reply: the
 //!           four timestamps of NTP (RFC 5905 §8). Arrivals are timestamps of the kernels.
 //! Load      connections that carry as much as they can, in both directions. They are reset at the end, so

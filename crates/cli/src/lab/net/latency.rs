@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Measure latency under load in each direction, and grade it.
 ///
-/// Probes measure round trips on the idle path, and while TCP connections fill it: to the host, from the host,
-/// and in both directions at once. The grade depends on the increase of the median round trip: A+ below 5 ms,
+/// Probes measure round trips on the idle path, and while TCP connections fill it: to the host, from it, and
+/// in both directions at once. The grade depends on the increase of the median round trip: A+ below 5 ms,
 /// A below 30, B below 60, C below 200, D below 400, F from 400 ms on.
 #[derive(Args)]
 #[command(after_help = "Examples:\

@@ -6,8 +6,8 @@
 //!
 //! Evidence  a fault is named only if probes that differ in nothing else arrive, all of a series, and if the
 //!           innocent explanations were ruled out: see the module of each check.
-//! Limits    probes are UDP: a device that treats TCP differently is found by its resets only. ECN negotiation of
-//!           TCP is not tested.
+//! Limits    probes are UDP: a device that treats TCP differently is found by its resets only. ECN
+//!           negotiation of TCP is not tested.
 
 mod ecn;
 mod mtu;
@@ -38,8 +38,8 @@ pub struct CheckRequest {
 
 /// The announced length of a series of probes.
 const LENGTH: Duration = Duration::from_secs(30);
-/// The shortest time to wait for replies.
-const TIMEOUT_MIN: Duration = Duration::from_millis(250);
+/// The shortest and the longest time to wait for replies. The shortest is more than a busy host delays them.
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
 
 /// Checks the path to a server, `host`; calls `progress` with the name of each check.
 ///
@@ -55,7 +55,7 @@ pub fn check(
     progress("path MTU");
     let (mss_bytes, round_trip) = connection(client)?;
     // Long enough for a few round trips; a queue may grow meanwhile.
-    let timeout = TIMEOUT_MIN.max(4 * round_trip);
+    let timeout = (4 * round_trip).clamp(TIMEOUT.0, TIMEOUT.1);
     let mtu = mtu::check(client, clock, timeout, mss_bytes)?;
     progress("ECN");
     let ecn = ecn::check(client, clock, timeout)?;

@@ -3,8 +3,8 @@
 //! Method    unfragmented datagrams of decreasing length to the host, with short replies; then of the lengths
 //!           that arrive, with replies of the same length. The longest of which one of [`COUNT`] arrives is
 //!           the path MTU.
-//! Black hole  longer packets vanish, and the kernel of their sender has not learned a smaller path MTU: no ICMP
-//!           message "fragmentation needed" or "packet too big" came (RFC 2923 §2.1).
+//! Fault     a black hole: longer packets vanish, and the kernel of their sender has not learned a smaller
+//!           path MTU, so no ICMP message "fragmentation needed" or "packet too big" came (RFC 2923 §2.1).
 //! Innocent  a smaller path MTU that is reported; losses that do not depend on the length (then a probe of
 //!           the boundary's length is lost, too).
 //! Limits    replies are tested up to the path MTU to the host, because they are never longer than probes.

@@ -6,8 +6,8 @@
 //! Estimate  the middle between the bounds, as if the shortest delays in both directions were equal. NTP
 //!           (RFC 5905 §8) takes the middle of the exchange with the shortest round trip instead, whose
 //!           bounds are never closer.
-//! Uncertainty  half of the distance between the bounds. By this much, the shortest delay of one direction may
-//!           be longer in truth, and that of the other shorter.
+//! Error     the uncertainty is half of the distance between the bounds. By this much, the shortest delay of
+//!           one direction may be longer in truth, and that of the other shorter.
 //! Drift     if one clock is faster, probes take longer from minute to minute and replies take less by as
 //!           much, or the reverse; a growing queue does not make the other direction faster. Only if both
 //!           change in this way, drift is removed.

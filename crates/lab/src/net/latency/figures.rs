@@ -72,7 +72,8 @@ impl Fate {
 }
 
 impl Observed {
-    /// Returns the fate of the probes and of the replies. Counts are of the whole phase, delays of the window.
+    /// Returns the fate of the probes and of the replies. Counts are of the whole phase, delays are of the
+    /// window.
     pub(in crate::net) fn fates(&self, clocks: &Clocks) -> [Fate; 2] {
         let server = &self.server;
         let up = Fate {

@@ -2,9 +2,9 @@
 //!
 //! Thresholds  those of DSLReports' speed test (<https://www.dslreports.com/faq/17930>): the increase of the
 //!           round trip while the line is full.
-//! Difference  DSLReports grades the mean of both directions, and their mean increases. Here each direction has
-//!           a grade, from medians, and the worse one is that of the path: a good download does not make up
-//!           for an upload that disturbs calls.
+//! Difference  DSLReports grades the mean of both directions, and their mean increases. Here each direction
+//!           has a grade, from medians, and the worse one is that of the path: a good download does not make
+//!           up for an upload that disturbs calls.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

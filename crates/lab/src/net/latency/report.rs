@@ -270,3 +270,74 @@ impl fmt::Display for Latency {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::phase::Exchange;
+    use super::*;
+    use crate::remote::probes::{ProbeOutcome, Volume};
+    use std::time::Duration;
+
+    const MS: i64 = 1_000_000;
+
+    /// Returns a phase of 100 probes every 20 ms with these one-way delays in ms, beside a load of 20 Mbit/s.
+    fn phase(to: i64, from: i64, rate_limited: bool) -> Observed {
+        let exchange = |number: u32| {
+            let departure = i64::from(number) * 20 * MS;
+            let server_arrival = departure + to * MS;
+            let arrival = server_arrival + from * MS;
+            let reply = u64::from(number) + 1;
+            let server_departure = server_arrival;
+            Exchange { number, departure, server_arrival, server_departure, arrival, reply, tos: [0; 2] }
+        };
+        let volume = Volume { begin: 0, bytes: vec![250_000; 20] };
+        let server = ProbeOutcome { distinct: 100, up: volume.clone(), rate_limited, ..Default::default() };
+        let exchanges = (0..100).map(exchange).collect();
+        Observed { exchanges, window: (0, 2000 * MS), sent: 100, down: volume, server, ..Observed::default() }
+    }
+
+    /// Returns the report of an idle path with 5 ms in each direction and of loads with these one-way delays.
+    fn report(upload: [i64; 2], download: [i64; 2], rate_limited: bool) -> Latency {
+        let delays = [[5, 5], upload, download, [upload[0], download[1]]];
+        let phases: Vec<_> = LoadName::ALL
+            .into_iter()
+            .zip(delays)
+            .map(|(load, [to, from])| (load, phase(to, from, rate_limited && load != LoadName::Idle)))
+            .collect();
+        let request = LatencyRequest { connections: 4, length: Duration::from_secs(2) };
+        let host = ("host".to_owned(), "192.0.2.1".to_owned(), "Linux".to_owned());
+        Latency::of(host, &request, &phases).expect("every phase had replies")
+    }
+
+    #[test]
+    fn the_worse_direction_is_the_verdict_and_the_advice_names_its_queue() {
+        let bad_upload = report([455, 5], [5, 20], false);
+        let grades: Vec<_> = bad_upload.loads.iter().map(|row| row.grade).collect();
+        assert_eq!(grades, [None, Some(Grade::F), Some(Grade::A), Some(Grade::F)]);
+        assert_eq!(bad_upload.grade, Grade::F);
+        assert_eq!(bad_upload.loads[1].queue_ms, [450.0, 0.0]);
+        assert!(bad_upload.verdict.contains("an upload raises the median round trip from 10 to 460 ms"));
+        assert_eq!(bad_upload.advice.len(), 1, "a good download needs no change: {:?}", bad_upload.advice);
+        assert!(bad_upload.advice[0].starts_with("packets to the host wait up to 450 ms"));
+        let bad_download = report([10, 5], [5, 85], false);
+        assert_eq!((bad_download.grade, bad_download.advice.len()), (Grade::C, 1));
+        assert!(bad_download.advice[0].starts_with("packets from the host wait up to 80 ms"));
+    }
+
+    #[test]
+    fn a_delay_in_the_other_direction_is_not_called_a_queue_of_the_load() {
+        // The upload makes packets from the host wait: a shared medium, or a busy host.
+        let report = report([5, 105], [5, 5], false);
+        assert_eq!((report.grade, report.advice.len()), (Grade::C, 1));
+        assert!(report.advice[0].contains("not a queue in the direction of the load"), "{:?}", report.advice);
+    }
+
+    #[test]
+    fn a_short_queue_has_a_good_grade_without_advice_and_a_rate_limit_is_named() {
+        let limit = "the server's rate limit (--rate) slowed the load";
+        let short = report([8, 5], [5, 9], false);
+        assert_eq!((short.grade, short.advice.len()), (Grade::APlus, 0));
+        assert!(!short.to_string().contains(limit));
+        assert!(report([8, 5], [5, 9], true).to_string().contains(limit));
+    }
+}

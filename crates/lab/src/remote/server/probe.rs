@@ -1,8 +1,8 @@
 //! The server's part of probes under load: it replies to datagrams, and reads and writes as much as the
 //! connections of the load carry.
 //!
-//! Ports     one for datagrams and, if there is a load, one for connections. Both accept only packets from the
-//!           session's address with its nonce. A reply is never longer than its probe.
+//! Ports     one for datagrams and, if there is a load, one for connections. Both accept only packets from
+//!           the session's address with its nonce. A reply is never longer than its probe.
 //! Limits    duration, number of probes and connections, and bytes per second in each direction, for probes
 //!           and load together. The load leaves some of the burst to probes. A probe beyond the rate has no
 //!           reply, and is counted.
