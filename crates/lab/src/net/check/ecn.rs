@@ -111,7 +111,7 @@ pub(super) fn check(
         for (sent, bits) in CODEPOINTS.iter().chain(&CODEPOINTS[..1]) {
             socket.set_tos(DSCP | bits).map_err(|error| super::here(&error))?;
             let replies = prober.ask(COUNT, PROBE_OCTETS, true, timeout);
-            reports.push(EcnReport::of("to the host", *sent, &tos_of(&replies, 0)));
+            reports.push(EcnReport::of("to the host", sent, &tos_of(&replies, 0)));
         }
         Ok(reports)
     })?;
