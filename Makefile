@@ -108,7 +108,7 @@ wheel: ## Build a wheel for pip with the same files, for Linux with glibc 2.28 a
 		PYTHON='$(TARGET)/manylinux/tools/bin/python' scripts/wheel "$$built" '$(TARGET)/wheel' manylinux_2_28_x86_64
 
 test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
-	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
+	@scripts/need cargo gcc g++ iproute2 nftables tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
 		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping python3 python3-venv strace systemd \
 		qemu-system-x86 dnsmasq-base busybox-static isc-dhcp-client

@@ -344,6 +344,63 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     }
 }
 
+/// Returns a request for probes and connections of a load from the server.
+fn probes(nonce: Nonce, down: u16) -> Value {
+    json!({"Probe": {"nonce": nonce, "request": {"millis": 5000, "up": 0, "down": down, "tos": null}}})
+}
+
+#[test]
+fn probes_and_load_go_only_to_the_session_s_address_and_replies_are_not_longer_than_probes() {
+    let server = Running::start(Limits::default());
+    let mut session = server.session();
+    session.say(&probes(nonce(), 17));
+    assert!(
+        matches!(session.hear(), Reply::Impossible(why) if why.contains("connections in each direction"))
+    );
+    let nonce = nonce();
+    session.say(&probes(nonce, 1));
+    let Reply::Ready { streams, datagrams } = session.hear() else { panic!("it is within all limits") };
+    let (streams, datagrams) = (SocketAddr::new(server.at.ip(), streams), (server.at.ip(), datagrams));
+    let greeting = nonce.greeting();
+    let probe = |prefix: &[u8], number: u8, kind: u8, length: usize| -> Vec<u8> {
+        let head = [prefix, &[0, 0, 0, number, kind]].concat();
+        head.into_iter().chain(std::iter::repeat(0)).take(length).collect()
+    };
+    let right = &greeting[NONCE_AT..][..8];
+    let sockets = ["127.0.0.2:0", "127.0.0.1:0"].map(|at| UdpSocket::bind(at).expect("loopback"));
+    let [spoof, own] = &sockets;
+    spoof.send_to(&probe(right, 0, 0, 100), datagrams).expect("loopback");
+    // Another nonce, a header that is not whole, and a reply instead of a probe.
+    for datagram in [probe(&[7; 8], 1, 0, 100), probe(right, 2, 0, 39), probe(right, 3, 2, 100)] {
+        own.send_to(&datagram, datagrams).expect("loopback");
+    }
+    own.set_read_timeout(Some(LONG)).expect("a socket");
+    let mut room = [0; 2000];
+    // A reply has the length of its probe, or that of the header if the probe asks for it.
+    for (number, kind, length, expected) in [(4, 0, 100, 100), (5, 1, 100, 40)] {
+        own.send_to(&probe(right, number, kind, length), datagrams).expect("loopback");
+        let heard = own.recv(&mut room).expect("a reply");
+        assert_eq!((heard, room[11], room[12]), (expected, number, 2));
+    }
+    let hello = [&greeting[..], &[0, 0]].concat();
+    let mut elsewhere = call(streams, [127, 0, 0, 2]);
+    let _ = elsewhere.write_all(&hello);
+    assert_eq!(rest(elsewhere), "");
+    let mut load = call(streams, [127, 0, 0, 1]);
+    load.write_all(&hello).expect("it listens");
+    load.set_read_timeout(Some(LONG)).expect("a socket");
+    load.read_exact(&mut room).expect("the load");
+    assert_eq!(room, [0x5a; 2000]);
+    session.say(&Request::Ended(Vec::new()));
+    let outcome = session.hear::<Value>()["Probed"].clone();
+    assert_eq!((&outcome["distinct"], &outcome["refused"]), (&json!(2), &json!(0)), "{outcome}");
+    for socket in &sockets {
+        socket.set_nonblocking(true).expect("a socket");
+        let heard = socket.recv(&mut room).expect_err("nothing else is sent over UDP");
+        assert_eq!(heard.kind(), ErrorKind::WouldBlock);
+    }
+}
+
 /// A plan with a single flow, which starts at the site `here`.
 const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";

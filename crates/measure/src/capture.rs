@@ -184,15 +184,36 @@ impl Capture {
 
 /// Returns the timestamp in a message's control data.
 pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
+    find_control(message, |level, kind, data| {
+        // SAFETY: the data of SCM_TIMESTAMPNS is a `timespec`, which may be unaligned.
+        let time = || unsafe { data.cast::<libc::timespec>().read_unaligned() };
+        ((level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)).then(time)
+    })
+    .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Returns the type of service, or the traffic class, in a message's control data.
+pub(super) fn type_of_service(message: &libc::msghdr) -> Option<u8> {
+    find_control(message, |level, kind, data| match (level, kind) {
+        // SAFETY: the data of IP_TOS is one octet.
+        (libc::IPPROTO_IP, libc::IP_TOS) => Some(unsafe { data.read() }),
+        // SAFETY: the data of IPV6_TCLASS is an `int`, which may be unaligned.
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(unsafe { data.cast::<i32>().read_unaligned() } as u8),
+        _ => None,
+    })
+}
+
+/// Calls `find` with level, type and data of each control message until it returns a value.
+fn find_control<T>(message: &libc::msghdr, find: impl Fn(i32, i32, *const u8) -> Option<T>) -> Option<T> {
     // SAFETY: the kernel has written the control messages and their length into `message`.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
         // SAFETY: the pointer is not null, so it points to a header in the control buffer.
         let header = unsafe { &*control };
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPNS {
-            // SAFETY: the data of SCM_TIMESTAMPNS is a `timespec`, which may be unaligned.
-            let time = unsafe { libc::CMSG_DATA(control).cast::<libc::timespec>().read_unaligned() };
-            return Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+        // SAFETY: the data follow their header.
+        let data = unsafe { libc::CMSG_DATA(control) };
+        if let Some(found) = find(header.cmsg_level, header.cmsg_type, data) {
+            return Some(found);
         }
         // SAFETY: `control` is a header of this message, whose length the kernel has filled in.
         control = unsafe { libc::CMSG_NXTHDR(message, control) };
@@ -200,8 +221,8 @@ pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
     None
 }
 
-/// Returns the difference between wall clock and monotonic clock.
-pub(super) fn clock_offset() -> u64 {
+/// Returns the wall clock minus the monotonic clock, ns.
+pub fn clock_offset() -> u64 {
     let day = clock_gettime(ClockId::Realtime);
     (day.tv_sec as u64 * 1_000_000_000 + day.tv_nsec as u64).wrapping_sub(machine_nanos())
 }

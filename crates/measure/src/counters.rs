@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::{fs, io};
 
 /// The selected counters.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "DelayedACKs",
     "DelayedACKLocked",
     "DelayedACKLost",
+    "OutRsts",
     "OutSegs",
     "RetransSegs",
     "TCPAutoCorking",

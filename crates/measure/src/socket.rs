@@ -104,6 +104,14 @@ pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
         .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }
 
+/// Makes closing a connection discard what has not been sent, and reset it (SO_LINGER with zero).
+///
+/// # Errors
+/// A system call failed.
+pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(Some(Duration::ZERO))
+}
+
 /// Makes a listener accept only connections on which data have arrived, and silent ones after about `seconds`
 /// (TCP_DEFER_ACCEPT).
 ///

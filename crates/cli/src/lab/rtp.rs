@@ -80,13 +80,13 @@ impl StreamArgs {
     }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let time = time_or_seconds(text)?;
     let allowed = Duration::from_micros(10)..=Duration::from_secs(10);
     if allowed.contains(&time) { Ok(time) } else { Err("must be from 10us to 10s".into()) }
 }
 
-fn length(text: &str) -> Result<Duration, String> {
+pub(super) fn length(text: &str) -> Result<Duration, String> {
     let time = time_or_seconds(text)?;
     let allowed = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
     if allowed.contains(&time) { Ok(time) } else { Err("must be from 10ms to 24h".into()) }

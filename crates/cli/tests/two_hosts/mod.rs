@@ -63,6 +63,7 @@ impl Network {
 
     /// Limits the rate at one end of the veth pair with a token bucket; returns false if the kernel lacks
     /// tbf.
+    #[allow(dead_code, reason = "not every test that uses this module limits the rate")]
     pub(crate) fn bucket(side: &str, rate: &str) -> bool {
         let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", rate, "burst", "32kb"];
         run(Command::new("tc").args(["-n", side]).args(bucket).args(["latency", "50ms"]))

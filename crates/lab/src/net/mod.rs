@@ -17,16 +17,22 @@
 //! Direction  the client or the server sends the messages, depending on the
 //!           [pattern](evidence::Pattern::is_back).
 //! Limits    Linux at both ends. Captures are made by the client.
-//! Left out  UDP, several simultaneous streams, captures at the server.
+//! Beside    [`latency`] measures round trips while several connections fill the path, and [`udp`] one-way
+//!           delays, losses and reordering of datagrams; [`check`] looks for path MTU black holes,
+//!           removed ECN marks and forged resets.
+//! Left out  captures at the server.
 
+pub mod check;
 pub mod delay;
 mod diagnosis;
 pub mod grid;
+pub mod latency;
 pub mod question;
 pub mod session;
 pub mod sweep;
 pub mod trace;
 mod trial;
+pub mod udp;
 
 pub use crate::remote::exchanges::Asked;
 pub use crate::remote::tcp::{BoardTcp, Listener, ReadCounters, Stream, TcpStack};

@@ -5,6 +5,7 @@
 //! Bounds    every wait has a timeout, so that a peer that falls silent is noticed.
 
 use super::admission::Token;
+use super::probes::ProbeOutcome;
 use super::protocol::*;
 use super::tcp::{Stream, TcpStack};
 use crate::engine::Failure;
@@ -193,6 +194,17 @@ impl Client {
         }
     }
 
+    /// Ends the measurement of probes.
+    ///
+    /// # Errors
+    /// Returns [`Failure::Lost`] if the server is gone.
+    pub(crate) fn end_probes(&mut self) -> Result<ProbeOutcome, Failure> {
+        match self.ask(&Request::Ended(Vec::new()))? {
+            Reply::Probed(outcome) => Ok(*outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     fn ask(&mut self, ask: &Request) -> Result<Reply, Failure> {
         let result = write_message(&mut self.writer, ask)
             .and_then(|_| read_message_until(&mut self.reader, REPLY_BYTES_MAX, TIMEOUT));
@@ -229,6 +241,7 @@ fn unexpected(reply: &Reply) -> Failure {
         Reply::Heard(_) => "a cookie",
         Reply::Sample(_) => "a sample",
         Reply::Total(_) => "totals",
+        Reply::Probed(_) => "an outcome of probes",
     };
     Failure::Lost(format!("unexpected reply from the server: {what}"))
 }

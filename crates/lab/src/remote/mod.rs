@@ -4,7 +4,8 @@
 //! ```text
 //! client ── control connection: the token, then requests and replies ── server
 //!    ├───── a trial: one TCP connection with the trial's settings ─────────┤
-//!    └───── a mix: cells in UDP datagrams, TCP connections ────────────────┘
+//!    ├───── a mix: cells in UDP datagrams, TCP connections ────────────────┤
+//!    └───── probes: UDP datagrams with replies, TCP connections ───────────┘
 //! ```
 //!
 //! Purpose   all measurements between two hosts ([`crate::net`], [`crate::mix`]) use the same server, the
@@ -20,6 +21,7 @@ pub mod admission;
 pub mod client;
 pub(crate) mod exchanges;
 mod lines;
+pub(crate) mod probes;
 pub mod protocol;
 pub mod server;
 pub(crate) mod tcp;

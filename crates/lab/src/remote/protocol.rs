@@ -14,6 +14,12 @@
 //! client: a greeting and a circuit, on a TCP connection for each circuit of TCP
 //! client: Go, datagrams ...                 server: Sample, Sample ...
 //! client: Ended (datagrams sent)            server: Total
+//!
+//! probes under load:
+//! client: Probe (a nonce)                   server: Ready (two ports), or Impossible, or Lost
+//! client: a probe (a datagram)              server: its reply (a datagram)
+//! client: a greeting and a number, on each TCP connection of the load, then data in one direction
+//! client: Ended                             server: Probed
 //! ```
 //!
 //! Form      lines of JSON in both directions on the control connection. Their length and the time that they
@@ -26,7 +32,8 @@
 //!           client sent to that port, which proves that the port is the server's. Until then the client
 //!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it. A TCP port is not proved: a hostile
 //!           server can name the port of another service at its own address, to which the client then sends
-//!           a greeting and the constant payload of the trial.
+//!           a greeting and the constant payload of the trial. The same holds for probes: the reply to a
+//!           probe, with the nonce, takes the place of the cookie.
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
 //!           trust.
 
@@ -35,6 +42,7 @@ pub use super::lines::{
     DeadlineReader, HELLO_BYTES_MAX, LINE_BYTES_MAX, LINE_TIME, Lines, REPLY_BYTES_MAX, plain, read_message,
     read_message_until, write_message,
 };
+use super::probes::{ProbeOutcome, ProbeRequest};
 use crate::mix::real::wire::NONCE_OCTETS;
 use crate::mix::{FlowSample, MixRequest, MixTotal};
 use kiban_measure::socket::Given;
@@ -44,7 +52,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The version of the protocol, which must be the same on both sides.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
 /// The maximum number of times that a cookie is sent. It is retransmitted because any datagram may be lost.
@@ -168,10 +176,17 @@ pub enum Request {
         /// The flows.
         request: Box<MixRequest>,
     },
+    /// Probes with replies, and load ([`crate::net::latency`]).
+    Probe {
+        /// Identifies the probes and connections.
+        nonce: Nonce,
+        /// Duration and connections.
+        request: ProbeRequest,
+    },
     /// Start the mix.
     Go,
-    /// The client has closed the trial's data connection, or has sent all data of a mix. For a mix, contains
-    /// the number of datagrams that it sent on each circuit.
+    /// The client has closed the trial's data connection, has sent all data of a mix, or has received the
+    /// last reply to a probe. For a mix, contains the number of datagrams that it sent on each circuit.
     Ended(Vec<u64>),
 }
 
@@ -197,6 +212,8 @@ pub enum Reply {
     Sample(Vec<FlowSample>),
     /// The totals of a mix.
     Total(Box<MixTotal>),
+    /// The server's observations of probes and load.
+    Probed(Box<ProbeOutcome>),
 }
 
 /// The server's results of a trial.

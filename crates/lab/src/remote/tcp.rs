@@ -207,6 +207,14 @@ impl Stream {
         }
     }
 
+    /// Makes closing the connection discard what has not been sent.
+    pub(crate) fn reset_on_close(&self) -> io::Result<()> {
+        match self {
+            Stream::Host(stream) => socket::reset_on_close(stream),
+            Stream::Board(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Stream::Host(stream) => stream.shutdown(how),

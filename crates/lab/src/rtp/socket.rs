@@ -56,13 +56,17 @@ impl Socket {
     pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<Option<Came>> {
         loop {
             let received = match self {
-                Socket::Host(socket) => {
-                    socket.recv_from(room).map(|(octets, from)| Came { octets, from, nanos: machine_nanos() })
-                }
+                Socket::Host(socket) => socket.recv_from(room).map(|(octets, from)| Came {
+                    octets,
+                    from,
+                    nanos: machine_nanos(),
+                    tos: 0,
+                }),
                 Socket::Board(socket) => socket.receive(room).map(|received| Came {
                     octets: received.bytes,
                     from: received.from,
                     nanos: received.nanos,
+                    tos: 0,
                 }),
             };
             return match received {

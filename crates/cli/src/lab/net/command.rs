@@ -1,6 +1,6 @@
 //! The subcommands of `kiban lab` that measure real networks.
 
-use super::{delay, serve, sweep, trace};
+use super::{check, delay, latency, serve, sweep, trace, udp};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -10,6 +10,9 @@ pub(in crate::lab) enum Net {
     Serve(serve::Serve),
     Sweep(sweep::SweepHost),
     Delay(delay::Delay),
+    Latency(latency::Latency),
+    Udp(udp::Udp),
+    Check(check::Check),
     Trace(trace::TraceHost),
 }
 
@@ -19,6 +22,9 @@ impl Net {
             Net::Serve(serve) => serve.run(),
             Net::Sweep(sweep) => sweep.run(),
             Net::Delay(delay) => delay.run(),
+            Net::Latency(latency) => latency.run(),
+            Net::Udp(udp) => udp.run(),
+            Net::Check(check) => check.run(),
             Net::Trace(trace) => trace.run(),
         }
     }

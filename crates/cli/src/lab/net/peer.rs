@@ -29,7 +29,7 @@ impl TokenArgs {
         Ok(Session::new(tcp(board)?, &host.name, host.port.unwrap_or(PORT), self.token()?))
     }
 
-    /// Connects to a host, for a mix.
+    /// Connects to a host.
     pub(in crate::lab) fn client(&self, host: &Host) -> Result<Client, String> {
         let client = Client::connect(&TcpStack::Host, &host.name, host.port.unwrap_or(PORT), &self.token()?);
         client.map_err(|failure| failure.to_string())

@@ -18,7 +18,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Serve measurements from `kiban lab sweep`, `delay`, `trace` and `mix --to`.
+/// Serve measurements from `kiban lab sweep`, `delay`, `latency`, `udp`, `trace` and `mix --to`.
 ///
 /// Only clients that know the token are served, and only measurements. The token is sent unencrypted: use
 /// this on trusted networks, restrict addresses with --allow, and stop it when you are done. Each trial opens
@@ -36,7 +36,7 @@ pub(crate) struct Serve {
     #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// Use the TCP of this running board (`kiban up`, with a service of kind "attach") instead of the
-    /// host's; no mixes.
+    /// host's; only for `sweep` and `delay`.
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
     /// Read the token from the first line of this file [default: a random token].

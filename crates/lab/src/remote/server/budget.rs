@@ -88,20 +88,35 @@ impl Bucket {
 
     /// Charges bytes and waits until they conform to the rate, or until `gives_up` returns true.
     pub(super) fn pay(&self, bytes: u64, clock: Clock, gives_up: impl Fn(Instant) -> bool) -> Payment {
-        let conforms_at = self.charge(bytes, clock.now());
-        let mut payment = Payment::Immediate;
-        loop {
-            let now = clock.now();
-            let wait = conforms_at.since(now);
-            if wait.is_zero() {
-                return payment;
-            }
-            payment = Payment::Delayed;
-            if gives_up(now) {
-                return Payment::Abandoned;
-            }
-            pace(wait.min(LOOK));
+        wait(self.charge(bytes, clock.now()), clock, gives_up)
+    }
+
+    /// Charges bytes like [`Bucket::pay`], but waits until some of the burst is left for
+    /// [`Bucket::take`].
+    pub(super) fn pay_leaving(
+        &self,
+        reserve: Duration,
+        bytes: u64,
+        clock: Clock,
+        gives_up: impl Fn(Instant) -> bool,
+    ) -> Payment {
+        wait(self.charge(bytes, clock.now()) + reserve, clock, gives_up)
+    }
+}
+
+fn wait(conforms_at: Instant, clock: Clock, gives_up: impl Fn(Instant) -> bool) -> Payment {
+    let mut payment = Payment::Immediate;
+    loop {
+        let now = clock.now();
+        let wait = conforms_at.since(now);
+        if wait.is_zero() {
+            return payment;
         }
+        payment = Payment::Delayed;
+        if gives_up(now) {
+            return Payment::Abandoned;
+        }
+        pace(wait.min(LOOK));
     }
 }
 

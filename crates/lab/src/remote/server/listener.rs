@@ -9,7 +9,7 @@
 //! Target    the server sends payload only on a connection from the session's address that has presented the
 //!           nonce, so a client cannot direct traffic at another host.
 //! Log       lines about refusals are rate-limited (`refusal_log.rs`).
-//! Limits    see [`Limits`]; `trial.rs` and `mix.rs` say how each kind of measurement keeps them.
+//! Limits    see [`Limits`]; `trial.rs`, `mix.rs` and `probe.rs` say how each kind of measurement keeps them.
 //! Left out  TLS; a list of tokens.
 
 use super::budget::Rate;
@@ -21,7 +21,7 @@ use super::limits::{
 use super::refusal_log::RefusalLog;
 use super::session::{Session, State};
 use super::unproven::{Bounds, HandshakeError, Handshakes, Length, Step};
-use super::{mix, trial};
+use super::{mix, probe, trial};
 use crate::remote::admission::{Token, may_connect};
 use crate::remote::protocol::*;
 use crate::remote::tcp::{Listener, Stream, TcpStack};
@@ -231,12 +231,13 @@ fn measure(session: &mut Session<'_>, trials: &mut u64) -> io::Result<()> {
             Request::Trial { nonce, settings, work, millis } => {
                 trial::serve(session, nonce, &settings, work, Duration::from_millis(millis.into()))?
             }
-            Request::Mix { .. } if session.state.tcp.board().is_some() => {
-                let why = "a mix needs the host's UDP: start `kiban lab serve` without --board";
+            Request::Mix { .. } | Request::Probe { .. } if session.state.tcp.board().is_some() => {
+                let why = "this needs the host's UDP: start `kiban lab serve` without --board";
                 session.send(&Reply::Impossible(why.to_owned()))?;
                 false
             }
             Request::Mix { nonce, request } => mix::serve(session, nonce, &request)?,
+            Request::Probe { nonce, request } => probe::serve(session, nonce, &request)?,
             Request::Go | Request::Ended(_) => {
                 session.send(&Reply::Impossible("no trial is in progress".into()))?;
                 false

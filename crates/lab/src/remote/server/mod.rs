@@ -7,6 +7,7 @@ mod event;
 mod limits;
 mod listener;
 mod mix;
+mod probe;
 mod refusal_log;
 mod session;
 mod trial;

@@ -122,6 +122,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Returns whether a request is waiting to be read.
+    pub(super) fn has_request(&self) -> io::Result<bool> {
+        Ok(!self.reader.buffer().is_empty() || self.reader.get_ref().readable(Duration::ZERO)?)
+    }
+
     /// Waits for a request for at most `timeout`. Requests are not read before earlier lines conform to the
     /// rate.
     ///

@@ -1,0 +1,99 @@
+//! Faults of a path that no throughput shows: path MTU black holes, removed ECN marks, and forged resets.
+//!
+//! ```text
+//! probes of all sizes ── probes with each ECN codepoint ── an exchange, a pause, an exchange, and bulk data
+//! ```
+//!
+//! Evidence  a fault is named only if probes that differ in nothing else arrive, all of a series, and if the
+//!           innocent explanations were ruled out: see the module of each check.
+//! Limits    probes are UDP: a device that treats TCP differently is found by its resets only. ECN
+//!           negotiation of TCP is not tested.
+
+mod ecn;
+mod mtu;
+mod report;
+mod reset;
+
+pub use ecn::EcnReport;
+pub use mtu::MtuReport;
+pub use report::{Cause, Check, Finding};
+pub use reset::ResetReport;
+
+use super::latency::{Prober, here, open};
+use crate::engine::Failure;
+use crate::remote::client::Client;
+use crate::remote::probes::{ProbeOutcome, ProbeRequest};
+use crate::remote::protocol::{Request, Work};
+use kiban_measure::{Datagrams, Settings};
+use kiban_os::Clock;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A request for a check.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CheckRequest {
+    /// How long a connection is idle before it is used again.
+    pub idle: Duration,
+}
+
+/// The announced length of a series of probes.
+const LENGTH: Duration = Duration::from_secs(30);
+/// The shortest and the longest time to wait for replies. The shortest is more than a busy host delays them.
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
+
+/// Checks the path to a server, `host`; calls `progress` with the name of each check.
+///
+/// # Errors
+/// Returns [`Failure`] with the cause.
+pub fn check(
+    client: &mut Client,
+    host: &str,
+    request: &CheckRequest,
+    progress: &dyn Fn(&'static str),
+) -> Result<Check, Failure> {
+    let clock = Clock::new();
+    progress("path MTU");
+    let (mss_bytes, round_trip) = connection(client)?;
+    // Long enough for a few round trips; a queue may grow meanwhile.
+    let timeout = (4 * round_trip).clamp(TIMEOUT.0, TIMEOUT.1);
+    let mtu = mtu::check(client, clock, timeout, mss_bytes)?;
+    progress("ECN");
+    let ecn = ecn::check(client, clock, timeout)?;
+    progress("resets");
+    let reset = reset::check(client, clock, request.idle)?;
+    let address = client.peer().ip().to_canonical().to_string();
+    let kernel = client.welcome().kernel.clone();
+    Ok(Check::of((host.to_owned(), address, kernel), mtu, ecn, reset))
+}
+
+/// Returns the MSS of a connection, and the round trip of its handshake.
+fn connection(client: &mut Client) -> Result<(u32, Duration), Failure> {
+    let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
+    let data = client.begin(&Settings::default(), work, Duration::from_secs(1))?;
+    let info = data.stream.info();
+    drop(data);
+    client.end()?;
+    let info = info.map_err(|error| here(&error))?;
+    Ok((info.snd_mss, Duration::from_micros(info.rtt_us.into())))
+}
+
+/// Calls `act` with a prober and its socket, and returns its result with the server's observations. Replies
+/// have the type of service `tos`.
+fn probe<T>(
+    client: &mut Client,
+    clock: Clock,
+    octets_max: usize,
+    tos: Option<u8>,
+    act: impl FnOnce(&mut Prober<'_>, &Datagrams) -> Result<T, Failure>,
+) -> Result<(T, ProbeOutcome), Failure> {
+    let most = client.welcome().trial_seconds_max.saturating_mul(1000);
+    let millis = (LENGTH.as_millis() as u32).min(most);
+    let request = ProbeRequest { millis, up: 0, down: 0, tos };
+    let ready = client.request(|nonce| Request::Probe { nonce, request })?;
+    let to = SocketAddr::new(client.peer().ip(), ready.datagrams);
+    let socket = open(to.ip()).map_err(|error| here(&error))?;
+    let mut prober = Prober::new(&socket, to, ready.nonce, clock, octets_max);
+    let done = prober.prove().and_then(|()| act(&mut prober, &socket));
+    let outcome = client.end_probes()?;
+    done.map(|done| (done, outcome))
+}

@@ -1,0 +1,69 @@
+//! Latency under load: round trips of probes on the idle path and beside TCP connections that fill it.
+//!
+//! ```text
+//! idle ── upload ── download ── both        each a phase: probes over UDP, and a load
+//! ```
+//!
+//! Probes    datagrams of 40 octets, to which the server replies at once. The time that the server takes is
+//!           not part of a round trip, and arrivals are timestamps of the kernels.
+//! Load      several connections in each loaded direction, which carry as much as they can.
+//! Grade     of the increase of the median ([`Grade`]).
+//! Queue     the increase of one-way delays shows the direction in which packets wait. It needs no
+//!           synchronised clocks, because it is a difference.
+//! Limits    the load must fill the path. If the server's rate limit slowed it, the report says so.
+
+mod clocks;
+mod figures;
+mod grade;
+mod page;
+mod phase;
+mod report;
+
+pub use figures::{Fate, Percentiles};
+pub use grade::Grade;
+pub use report::{Latency, LoadName, LoadRow};
+
+use crate::engine::Failure;
+use crate::remote::client::Client;
+pub(super) use clocks::Clocks;
+use kiban_os::Clock;
+pub(super) use phase::{Exchange, Observed, Phase, Prober, here, open, run as run_phase};
+use std::time::Duration;
+
+/// The interval of probes.
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A request for a measurement of latency under load.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LatencyRequest {
+    /// Connections in each loaded direction.
+    pub connections: u16,
+    /// The length of each loaded phase. The idle phase is half as long.
+    pub length: Duration,
+}
+
+/// Measures latency under load to a server, `host`; calls `progress` with each load.
+///
+/// # Errors
+/// Returns [`Failure`] with the cause.
+pub fn measure(
+    client: &mut Client,
+    host: &str,
+    request: &LatencyRequest,
+    progress: &dyn Fn(LoadName),
+) -> Result<Latency, Failure> {
+    let clock = Clock::new();
+    let mut phases: Vec<(LoadName, Observed)> = Vec::new();
+    for name in LoadName::ALL {
+        progress(name);
+        let idle = phases.first().and_then(|(_, idle)| report::round_trips(idle));
+        // Queues are empty again when round trips are about as long as they were.
+        let settled = idle.map(|idle| ((idle.p95_ms * 1.5 + 2.0) * 1e6) as i64);
+        let length = if name == LoadName::Idle { request.length / 2 } else { request.length };
+        let connections = name.directions().map(|is_loaded| if is_loaded { request.connections } else { 0 });
+        let phase = Phase { connections, length, interval: PROBE_INTERVAL, octets: 0, settled };
+        phases.push((name, phase::run(client, clock, &phase)?));
+    }
+    let address = client.peer().ip().to_canonical().to_string();
+    Latency::of((host.to_owned(), address, client.welcome().kernel.clone()), request, &phases)
+}

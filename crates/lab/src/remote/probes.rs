@@ -1,0 +1,224 @@
+//! Probes: datagrams to which the server replies, alone or beside a load over TCP.
+//!
+//! ```text
+//!  0 nonce (8)  8 number (4)  12 kind (1)  13 type of service as the server received it (1)  14 zero (2)
+//! 16 arrivals at the server so far (8)  24 arrival (8)  32 departure of the reply (8)  40 padding
+//! ```
+//!
+//! Format    all numbers in network byte order; times are nanoseconds of the server's clock. A probe has
+//!           zeros from 13 on.
+//! Length    a reply is never longer than its probe, so a server cannot be used to amplify traffic. A probe
+//!           may ask for a reply of [`PROBE_OCTETS`], so that a lost reply can be told from a lost probe.
+//! Times     departure of the probe, arrival at the server, departure of the reply, arrival of the reply: the
+//!           four timestamps of NTP (RFC 5905 §8). Arrivals are timestamps of the kernels.
+//! Load      connections that carry as much as they can, in both directions. They are reset at the end, so
+//!           that data in the buffers of the hosts does not disturb the next measurement.
+
+use super::protocol::Nonce;
+use crate::mix::real::wire::NONCE_OCTETS;
+use kiban_base::Instant;
+use kiban_measure::capture::clock_offset;
+use kiban_os::Clock;
+use kiban_os::clock::machine_nanos;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The shortest probe, and the header of each.
+pub(crate) const PROBE_OCTETS: usize = 40;
+/// The longest probe: what fits into a UDP datagram over IPv4.
+pub(crate) const PROBE_OCTETS_MAX: usize = 65_507;
+/// The maximum number of probes of a measurement.
+pub(crate) const PROBES_MAX: u32 = 1 << 20;
+/// The maximum number of connections in each direction.
+pub(crate) const LOAD_CONNECTIONS_MAX: u16 = 16;
+/// The interval for which the bytes of a load are counted.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes read or written at a time.
+pub(crate) const LOAD_BYTES: usize = 64 << 10;
+/// How often a thread that carries load checks whether it has to end.
+pub(crate) const LOAD_LOOK: Duration = Duration::from_millis(50);
+
+/// The values of the octet that says what a datagram is.
+const KIND_AT: usize = 12;
+const ASKS_LONG: u8 = 0;
+const ASKS_SHORT: u8 = 1;
+const REPLY: u8 = 2;
+
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProbeRequest {
+    /// The announced length, ms.
+    pub(crate) millis: u32,
+    /// The number of connections on which the client sends.
+    pub(crate) up: u16,
+    /// The number of connections on which the server sends.
+    pub(crate) down: u16,
+    /// The type of service of the replies; `None` if each has that of its probe, as it arrived.
+    pub(crate) tos: Option<u8>,
+}
+
+/// What the server observed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ProbeOutcome {
+    /// Different probes that arrived.
+    pub(crate) distinct: u64,
+    /// Probes that had arrived before.
+    pub(crate) duplicates: u64,
+    /// Probes that arrived after one with a higher number (RFC 4737 §3.3).
+    pub(crate) reordered: u64,
+    /// Probes without a reply, because the server's rate limit did not allow it.
+    pub(crate) refused: u64,
+    /// Datagrams dropped because the server's socket buffer was full.
+    pub(crate) dropped_here: Option<u64>,
+    /// The date at zero of the server's clock, nanoseconds since 1970.
+    pub(crate) date: u64,
+    /// Replies that the server's host did not take.
+    pub(crate) unsent: u64,
+    /// The bytes that the client's connections carried, and when the server began to count them.
+    pub(crate) up: Volume,
+    /// Whether the server's rate limit slowed the load.
+    pub(crate) rate_limited: bool,
+    /// The path MTU to the client that the server's kernel knows.
+    pub(crate) known_mtu: Option<u32>,
+}
+
+/// Bytes carried in each [`INTERVAL`].
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Volume {
+    /// The start of the first interval, nanoseconds of the clock of the end that counts.
+    pub(crate) begin: u64,
+    pub(crate) bytes: Vec<u64>,
+}
+
+impl Volume {
+    pub(crate) fn new(begin: Instant) -> Volume {
+        Volume { begin: begin.as_nanos(), bytes: Vec::new() }
+    }
+
+    /// Counts bytes that arrived now. `intervals_max` bounds the memory.
+    pub(crate) fn add(&mut self, bytes: u64, now: Instant, intervals_max: usize) {
+        let place = (now.as_nanos().saturating_sub(self.begin) / INTERVAL.as_nanos() as u64) as usize;
+        if place < intervals_max {
+            self.bytes.resize(self.bytes.len().max(place + 1), 0);
+            self.bytes[place] += bytes;
+        }
+    }
+}
+
+/// A probe, as the server reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Probe {
+    pub(crate) number: u32,
+    pub(crate) is_short_reply: bool,
+}
+
+/// What a reply adds to the number of its probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reply {
+    pub(crate) number: u32,
+    /// The type of service with which the probe arrived at the server.
+    pub(crate) tos: u8,
+    /// The number of probes that had arrived at the server.
+    pub(crate) arrivals: u64,
+    /// When the probe arrived, and when the reply left.
+    pub(crate) arrival: u64,
+    pub(crate) departure: u64,
+}
+
+/// Writes a probe into `octets`, whose length is that of the datagram.
+pub(crate) fn write_probe(octets: &mut [u8], nonce: &Nonce, probe: Probe) {
+    octets[..PROBE_OCTETS].fill(0);
+    octets[..NONCE_OCTETS].copy_from_slice(&nonce.prefix());
+    octets[NONCE_OCTETS..KIND_AT].copy_from_slice(&probe.number.to_be_bytes());
+    octets[KIND_AT] = if probe.is_short_reply { ASKS_SHORT } else { ASKS_LONG };
+}
+
+/// Reads a probe with this nonce.
+pub(crate) fn read_probe(octets: &[u8], nonce: &Nonce) -> Option<Probe> {
+    let is_short_reply = match head(octets, nonce)? {
+        ASKS_LONG => false,
+        ASKS_SHORT => true,
+        _ => return None,
+    };
+    let number = u32_at(octets, NONCE_OCTETS);
+    (number < PROBES_MAX).then_some(Probe { number, is_short_reply })
+}
+
+/// Turns the probe in `octets` into its reply.
+pub(crate) fn write_reply(octets: &mut [u8], reply: &Reply) {
+    octets[KIND_AT] = REPLY;
+    octets[13] = reply.tos;
+    for (at, value) in [(16, reply.arrivals), (24, reply.arrival), (32, reply.departure)] {
+        octets[at..at + 8].copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// Reads a reply with this nonce.
+pub(crate) fn read_reply(octets: &[u8], nonce: &Nonce) -> Option<Reply> {
+    (head(octets, nonce)? == REPLY).then(|| Reply {
+        number: u32_at(octets, NONCE_OCTETS),
+        tos: octets[13],
+        arrivals: u64_at(octets, 16),
+        arrival: u64_at(octets, 24),
+        departure: u64_at(octets, 32),
+    })
+}
+
+/// Returns the kind of a datagram that has a whole header and this nonce.
+fn head(octets: &[u8], nonce: &Nonce) -> Option<u8> {
+    (octets.len() >= PROBE_OCTETS && octets.starts_with(&nonce.prefix())).then(|| octets[KIND_AT])
+}
+
+fn u32_at(octets: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(*octets[at..].first_chunk().expect("the header is whole"))
+}
+
+fn u64_at(octets: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(*octets[at..].first_chunk().expect("the header is whole"))
+}
+
+/// Returns the date at zero of a clock, nanoseconds since 1970.
+pub(crate) fn date_of(clock: Clock) -> u64 {
+    let nanos = machine_nanos();
+    // A reading that was interrupted is too small.
+    let offset = (0..5).map(|_| clock_offset()).max().expect("there are some");
+    nanos.wrapping_add(offset).wrapping_sub(clock.at(nanos).as_nanos())
+}
+
+/// Returns the octets with which a connection of a load begins. The client's connections come first.
+pub(crate) fn greeting(nonce: &Nonce, number: u16) -> Vec<u8> {
+    [&nonce.greeting()[..], &number.to_be_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_and_replies_round_trip_and_anything_else_is_rejected() {
+        let (nonce, other) = (Nonce::random().expect("random"), Nonce::random().expect("random"));
+        let probe = Probe { number: 70_000, is_short_reply: true };
+        let mut octets = vec![0x5a; 100];
+        write_probe(&mut octets, &nonce, probe);
+        assert_eq!(read_probe(&octets, &nonce), Some(probe));
+        assert_eq!((read_probe(&octets, &other), read_reply(&octets, &nonce)), (None, None));
+        assert_eq!(read_probe(&octets[..PROBE_OCTETS - 1], &nonce), None);
+        let reply = Reply { number: 70_000, tos: 3, arrivals: 9, arrival: 1 << 40, departure: (1 << 40) + 5 };
+        write_reply(&mut octets, &reply);
+        assert_eq!((read_reply(&octets, &nonce), read_probe(&octets, &nonce)), (Some(reply), None));
+        write_probe(&mut octets, &nonce, Probe { number: PROBES_MAX, is_short_reply: false });
+        assert_eq!(read_probe(&octets, &nonce), None, "the number is beyond the limit");
+        octets[KIND_AT] = 9;
+        assert_eq!((read_reply(&octets, &nonce), read_probe(&octets, &nonce)), (None, None));
+    }
+
+    #[test]
+    fn a_volume_counts_by_interval_in_bounded_memory() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut volume = Volume::new(at(1000));
+        for (millis, bytes) in [(1000, 1), (1099, 2), (1350, 4), (990, 8), (9000, 16)] {
+            volume.add(bytes, at(millis), 10);
+        }
+        assert_eq!(volume.bytes, [11, 0, 0, 4]);
+    }
+}
