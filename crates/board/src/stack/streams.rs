@@ -216,8 +216,8 @@ impl Stack {
         Ok(written)
     }
 
-    /// Writes at most `most` bytes, which `source` puts into the front of these parts of pages. Returns `None`,
-    /// without calling `source`, if there is no room; a completion reports when there is.
+    /// Writes at most `most` bytes, which `source` puts into the front of these parts of pages. Returns
+    /// `None`, without calling `source`, if there is no room; a completion reports when there is.
     pub(crate) fn write_from<E>(
         &mut self,
         id: StreamId,
