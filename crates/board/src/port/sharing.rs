@@ -7,7 +7,8 @@
 //! Credits          a shard may have a part of a circuit's queue under way to shard 0. It gets a credit back
 //!                  for each packet that shard 0 has queued.
 //! Fairness         packets of other shards get half of a circuit's room, and what shard 0 leaves.
-//! Limits           neither packets nor credits are dropped when a ring is full; the credits limit their number.
+//! Limits           neither packets nor credits are dropped when a ring is full; the credits limit how many
+//!                  wait.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -216,11 +216,8 @@ pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
         "packet:lab0" | "xdp:lab0" => {
             // Remove the interface left behind by an earlier test case.
             let _ = run("ip", &["link", "del", "lab0"]);
-            let options = match link {
-                "xdp:lab0" => format!("mtu {mtu} numtxqueues 2 numrxqueues 2"),
-                _ => format!("mtu {mtu}"),
-            };
-            ip(&format!("link add lab0 {options} type veth peer name lab1 {options}"));
+            let queues = if link == "xdp:lab0" { " numtxqueues 2 numrxqueues 2" } else { "" };
+            ip(&format!("link add lab0 mtu {mtu}{queues} type veth peer name lab1 mtu {mtu}{queues}"));
             ip("addr add 10.9.0.1/24 dev lab1");
             if options.contains("loss") {
                 // Limit segments to one packet: a veth would pass on large segments whole, and the impairment

@@ -79,8 +79,15 @@ impl EthernetLink {
         let mut group = None;
         let open = |_| {
             let link = EthernetLink::open_with(name, offload, promiscuous, true)?;
-            let joined = join(&link.socket, group);
-            group = Some(joined.map_err(|error| link.explain("share", error))?);
+            let joined = join(&link.socket, group).map_err(|error| match interface::is_up(name) {
+                // Before Linux 6.13, with EINVAL.
+                Ok(false) => io::Error::new(
+                    io::ErrorKind::NetworkDown,
+                    format!("several sockets cannot share {name} while it is down: ip link set {name} up"),
+                ),
+                _ => link.explain("share", error),
+            });
+            group = Some(joined?);
             Ok(link)
         };
         (0..queues).map(open).collect()
