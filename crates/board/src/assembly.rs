@@ -68,7 +68,11 @@ impl Board {
                 }
             }
             ports.push(match port {
-                PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm, &config.bridged(index)))),
+                PortConfig::Atm(atm) => {
+                    let others = config.shard.as_ref().filter(|shard| shard.number != 0);
+                    let shards = others.map(|shard| shard.steering.shards());
+                    Port::Atm(Box::new(AtmPort::new(atm, &config.bridged(index), shards)))
+                }
                 PortConfig::Bridge(bridge) => Port::Packets(PacketPort::bridge(bridge)),
                 PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),
                 PortConfig::Ethernet(ethernet) => {

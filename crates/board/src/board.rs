@@ -229,9 +229,10 @@ impl Board {
     }
 
     fn waits_for_room(&self, port: usize) -> bool {
-        let Some(place @ Port::Atm(_)) = self.stack.ports.get(port) else { return false };
+        let Some(place @ Port::Atm(atm)) = self.stack.ports.get(port) else { return false };
         let mut tx_queues = self.stack.tx_queues[port]..self.stack.tx_queues[port] + place.tx_queues();
-        tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
+        atm.has_outgoing()
+            || tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
             || self.stack.datagram_waits
             || !self.stack.edge.page_line.is_empty()
     }

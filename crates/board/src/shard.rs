@@ -10,15 +10,16 @@
 //!                  whose datagrams it passes on once they are whole. It also gets segments and datagrams
 //!                  that the flow's own shard does not expect. Programs that use shard 0 only, and the NICs,
 //!                  therefore work as on an undivided board; their packets take one step more.
+//! Cells            the line of an ATM port belongs to shard 0, through which the others send.
 //! Neighbours       shard 0 resolves them. The other shards ask it, and it informs all of them.
 //! Addresses, routes    that shard 0 learns or leases are passed to all shards.
 //! Limits           the driver's rings are bounded; when one is full, parcels are dropped and counted there,
-//!                  except changes of addresses and routes. A shard that is short of receive memory drops
-//!                  packets for other shards.
+//!                  except changes of addresses and routes, and packets for an ATM port, which wait. A shard
+//!                  that is short of receive memory drops packets for other shards.
 
-use crate::port::LinkEvent;
+use crate::port::{AtmPort, LinkEvent};
 use alloc::collections::VecDeque;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::ethernet::{self, HEADER_BYTES};
 use kiban_base::numbers::{ether_type, protocol};
 use kiban_base::{Context, Copies, Pdu};
@@ -61,13 +62,20 @@ pub(crate) enum Contents {
     Inform { port: usize, neighbour: IpAddr, word: Advertised },
     /// A change of addresses or routes at a port of shard 0.
     Event { port: usize, event: LinkEvent },
+    /// A packet of this shard, for a circuit of an ATM port of shard 0.
+    Outgoing { from: usize, port: usize, circuit: u32, pdu: Pdu },
+    /// Shard 0 has queued a packet on the circuit.
+    Credit { port: usize, circuit: u32 },
+    /// A circuit has another peer, or none.
+    Peer { port: usize, circuit: u32, peer: Option<Ipv4Addr> },
 }
 
 impl Parcel {
     /// Returns whether the parcel must not be dropped when a ring is full. Packets are retransmitted by the
     /// peers, and requests to resolve a neighbour are repeated.
     pub fn must_arrive(&self) -> bool {
-        matches!(self.0, Contents::Event { .. })
+        use Contents::{Credit, Event, Outgoing, Peer};
+        matches!(self.0, Event { .. } | Outgoing { .. } | Credit { .. } | Peer { .. })
     }
 }
 
@@ -83,9 +91,11 @@ kiban_base::counters! {
         unexpected,
         /// Packets and frames that other shards have handed on.
         handed_in,
-        /// Messages about neighbours, addresses and routes sent to other shards.
+        /// Packets passed to shard 0 for an ATM port, whose line belongs to shard 0.
+        to_line,
+        /// Messages about neighbours, addresses, routes and credits sent to other shards.
         messages_out,
-        /// Messages about neighbours, addresses and routes from other shards.
+        /// Messages about neighbours, addresses, routes and credits from other shards.
         messages_in,
         /// Packets dropped instead of being handed on, because the shard had less than a quarter of its
         /// receive memory free.
@@ -116,6 +126,21 @@ impl Shard {
     pub(crate) fn send(&mut self, to: usize, contents: Contents) {
         self.counters.messages_out += 1;
         self.outbox.push_back((to, Parcel(contents)));
+    }
+
+    /// Passes the packets of this shard for an ATM port to shard 0, or the peers of its circuits to the
+    /// others.
+    pub(crate) fn settle_atm(&mut self, port: usize, atm: &mut AtmPort) {
+        if self.number == 0 {
+            return atm.report_peers(&mut |circuit, peer| {
+                self.broadcast(|| Some(Contents::Peer { port, circuit, peer }));
+            });
+        }
+        let from = self.number;
+        for (circuit, pdu) in atm.take_outgoing() {
+            self.counters.to_line += 1;
+            self.outbox.push_back((0, Parcel(Contents::Outgoing { from, port, circuit, pdu })));
+        }
     }
 
     /// Queues a message of shard 0, if there is one, for all others.

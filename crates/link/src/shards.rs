@@ -5,7 +5,8 @@
 //! Wake-up          a driver that has passed on parcels wakes the shard that gets them, which costs a system
 //!                  call only if that shard sleeps.
 //! Full ring        parcels are dropped and counted, as in a full port queue. Only changes of addresses and
-//!                  routes wait, and are offered again; they are few.
+//!                  routes, which are few, and packets for ATM ports, which have credits, wait and are
+//!                  offered again.
 
 use kiban_board::Parcel;
 use kiban_os::{WaitSet, Waker};

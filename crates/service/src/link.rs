@@ -72,10 +72,14 @@ pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
     address.parse::<Address>().map_err(io::Error::other)?.mac()
 }
 
-/// Returns whether the link can have several queues, one for each shard of a board, and is not impaired or
-/// recorded, which would apply to each queue separately.
-pub(crate) fn has_queues(address: &str) -> Result<bool, &'static str> {
+/// Returns whether a board of several shards can use the link: because it carries cells, or because it can
+/// have several queues, one for each shard, and is not impaired or recorded, which would apply to each queue
+/// separately.
+pub(crate) fn is_for_shards(address: &str) -> Result<bool, &'static str> {
     let Ok(address) = address.parse::<Address>() else { return Ok(false) };
+    if address.carries_cells() {
+        return Ok(true);
+    }
     if address.is_impaired() || address.options.record.is_some() {
         return Err("impairments and `record` work on one queue");
     }

@@ -681,7 +681,7 @@ fn shards_are_refused_with_everything_that_needs_one_thread() {
             "tun:tun0",
             "udp-packets:127.0.0.1:7000-127.0.0.1:7001",
             "line 8: link: the link of port `lan` has one queue, not one for each shard: \
-             use tun: or tap:, or remove `shards`",
+             use tun:, tap:, packet: or xdp:, or a link of cells, or remove `shards`",
         ),
         (
             "tun:tun0",

@@ -9,9 +9,10 @@
 use super::counters::{PortCounters, QueueLimit};
 use super::events::{AtmEvent, LinkEvent};
 use super::fcs::{FCS_BYTES, put_fcs, take_fcs};
+use super::sharing::{Handed, Remote, credits_of};
 use crate::config::AtmPortConfig;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, VCI_F4_END_TO_END, VCI_F4_SEGMENT, Vc};
 use kiban_atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Interval,
@@ -43,6 +44,9 @@ pub(crate) struct AtmPort {
     events: Vec<AtmEvent>,
     /// Next hops that have no circuit, and that InATMARP cannot discover either.
     nobody: Vec<IpAddr>,
+    /// `Some` if the line belongs to another shard.
+    remote: Option<Remote>,
+    handed: Handed,
 }
 
 /// The maximum number of unreachable next hops that an ATM port reports per burst. Others are reported when
@@ -61,7 +65,8 @@ struct End {
 }
 
 impl AtmPort {
-    pub(crate) fn new(config: &AtmPortConfig, bridged: &[(u32, bool)]) -> AtmPort {
+    /// Creates a port. `shards` is the number of shards if the line belongs to another shard.
+    pub(crate) fn new(config: &AtmPortConfig, bridged: &[(u32, bool)], shards: Option<usize>) -> AtmPort {
         let IpAddr::V4(own) = config.address else { panic!("Classical IP (RFC 2225) has IPv4 addresses") };
         let mut port = AtmPort {
             segmentation: Segmentation::new(Interval::of_line(config.line_bits_per_second), config.interface),
@@ -76,6 +81,12 @@ impl AtmPort {
             arrivals: Vec::new(),
             events: Vec::new(),
             nobody: Vec::new(),
+            remote: shards.map(|shards| Remote {
+                shards,
+                credits: config.circuits.iter().map(|end| credits_of(end.frames_max, shards)).collect(),
+                outgoing: Vec::new(),
+            }),
+            handed: Handed::default(),
         };
         for (index, end) in config.circuits.iter().enumerate() {
             let circuit = Circuit(index as u32);
@@ -110,6 +121,8 @@ impl AtmPort {
             match end.peer {
                 _ if bridged.is_some() => {}
                 Some(IpAddr::V4(peer)) => port.inarp.open_fixed(circuit, peer),
+                // Shard 0 asks.
+                _ if port.remote.is_some() => {}
                 _ => port.inarp.open(circuit, Instant::ZERO),
             }
         }
@@ -140,8 +153,12 @@ impl AtmPort {
     }
 
     pub(super) fn room(&self, circuit: usize) -> usize {
-        let reserved = FRAMES_RESERVED.min(self.circuits[circuit].frames_max / 2);
-        self.segmentation.room(Circuit(circuit as u32)).saturating_sub(reserved)
+        let frames_max = self.circuits[circuit].frames_max;
+        let (room, most) = match &self.remote {
+            Some(Remote { shards, credits, .. }) => (credits[circuit], credits_of(frames_max, *shards)),
+            None => (self.segmentation.room(Circuit(circuit as u32)), frames_max),
+        };
+        room.saturating_sub(FRAMES_RESERVED.min(most / 2))
     }
 
     /// Returns the number of circuits.
@@ -154,7 +171,7 @@ impl AtmPort {
         let waits = |(circuit, end): (usize, &End)| {
             end.frames_max.saturating_sub(self.segmentation.room(Circuit(circuit as u32)))
         };
-        self.circuits.iter().enumerate().map(waits).sum()
+        self.circuits.iter().enumerate().map(waits).sum::<usize>() + self.handed.count
     }
 
     /// Returns the peer of each circuit, as far as it is known.
@@ -242,7 +259,7 @@ impl AtmPort {
         true
     }
 
-    pub(super) fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: QueueLimit, cx: &mut Context<'_>) {
+    pub(super) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: QueueLimit, cx: &mut Context<'_>) {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
             self.inarp.restart_requests(cx.now);
@@ -252,11 +269,28 @@ impl AtmPort {
             }
             return;
         };
-        let End { encapsulation, frames_max, .. } = self.circuits[circuit.0 as usize];
+        let frames_max = self.circuits[circuit.0 as usize].frames_max;
+        if let Some(Remote { shards, credits, outgoing }) = &mut self.remote {
+            let credits = &mut credits[circuit.0 as usize];
+            let least = if claim == QueueLimit::Half { credits_of(frames_max, *shards) / 2 } else { 0 };
+            if *credits > least {
+                *credits -= 1;
+                outgoing.push((circuit.0, pdu));
+            } else {
+                self.counters.queue_full += 1;
+            }
+            return;
+        }
         if claim == QueueLimit::Half && self.segmentation.room(circuit) <= frames_max / 2 {
             self.counters.queue_full += 1;
             return;
         }
+        self.queue(circuit, pdu, cx);
+    }
+
+    /// Queues a packet on a circuit.
+    fn queue(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
+        let encapsulation = self.circuits[circuit.0 as usize].encapsulation;
         if encapsulation.push(Carried::Ipv4, &mut pdu).is_err() {
             self.counters.not_ip += 1;
             return;
@@ -266,10 +300,80 @@ impl AtmPort {
         }
     }
 
+    /// Takes the packets for shard 0, and their circuits.
+    pub(crate) fn take_outgoing(&mut self) -> impl Iterator<Item = (u32, Pdu)> + '_ {
+        self.remote.iter_mut().flat_map(|remote| remote.outgoing.drain(..))
+    }
+
+    /// Shard 0 has queued a packet.
+    pub(crate) fn on_credit(&mut self, circuit: u32) {
+        let credits = self.remote.as_mut().and_then(|remote| remote.credits.get_mut(circuit as usize));
+        credits.into_iter().for_each(|credits| *credits += 1);
+    }
+
+    /// Keeps a packet of another shard until its circuit has room.
+    pub(crate) fn on_outgoing(&mut self, from: usize, circuit: u32, pdu: Pdu) {
+        let Handed { waiting, count, .. } = &mut self.handed;
+        waiting.resize_with(self.circuits.len(), Default::default);
+        if let Some(waiting) = waiting.get_mut(circuit as usize) {
+            waiting.push_back((from, pdu));
+            *count += 1;
+        }
+    }
+
+    /// Returns whether packets of other shards wait for room.
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.handed.count > 0
+    }
+
+    /// Queues packets of other shards, and returns their credits: to which shard, for which circuit.
+    pub(crate) fn queue_outgoing(&mut self, cx: &mut Context<'_>, credit: &mut dyn FnMut(usize, u32)) {
+        if self.handed.count == 0 {
+            return;
+        }
+        self.handed.is_larger = !self.handed.is_larger;
+        for number in 0..self.circuits.len() {
+            let room = self.room(number) + usize::from(self.handed.is_larger);
+            for _ in 0..room / 2 {
+                let Some((from, pdu)) = self.handed.waiting[number].pop_front() else { break };
+                self.handed.count -= 1;
+                self.queue(Circuit(number as u32), pdu, cx);
+                credit(from, number as u32);
+            }
+        }
+    }
+
+    /// Learns from shard 0 which peer a circuit has.
+    pub(crate) fn set_peer(&mut self, circuit: u32, peer: Option<Ipv4Addr>) {
+        match peer {
+            Some(peer) => self.inarp.open_fixed(Circuit(circuit), peer),
+            None => self.inarp.close(Circuit(circuit)),
+        }
+    }
+
+    /// Reports the peers of circuits that have changed since the last call.
+    pub(crate) fn report_peers(&mut self, report: &mut dyn FnMut(u32, Option<Ipv4Addr>)) {
+        let AtmPort { inarp, circuits, handed, .. } = self;
+        handed.told.resize(circuits.len(), None);
+        for (number, told) in handed.told.iter_mut().enumerate() {
+            let peer = inarp.peer(Circuit(number as u32));
+            if *told != peer {
+                *told = peer;
+                report(number as u32, peer);
+            }
+        }
+    }
+
+    /// Another shard looks for a peer.
+    pub(crate) fn on_ask(&mut self, now: Instant) {
+        self.inarp.restart_requests(now);
+    }
+
     /// Sends pending InATMARP packets and loopback cells, and passes events for IP to `up`.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkEvent, &mut Context<'_>)) {
         for next in core::mem::take(&mut self.nobody) {
-            up(LinkEvent::NeighbourFailed(next), cx);
+            let is_remote = self.remote.is_some();
+            up(if is_remote { LinkEvent::Ask(next) } else { LinkEvent::NeighbourFailed(next) }, cx);
         }
         let AtmPort { segmentation, inarp, loopback, circuits, counters, .. } = self;
         let now = cx.now;

@@ -4,6 +4,7 @@
 //!           reassembly. Cells wait until the line fetches them.
 //! Packets   a bounded queue of IP packets or Ethernet frames (`packets`), with an Ethernet link, a bridge,
 //!           or neither.
+//! Shards    the line of an ATM port belongs to shard 0 (`sharing`).
 //! NICs      ports of the VI NIC and of EFE belong to the NICs.
 //! Room      TCP sends as much as a port has room for. Other packets may fill at most half of a queue
 //!           (`QueueLimit`).
@@ -15,6 +16,7 @@ mod fcs;
 mod kinds;
 mod packets;
 mod pause;
+mod sharing;
 
 pub(crate) use atm::AtmPort;
 pub(crate) use counters::QueueLimit;

@@ -113,7 +113,8 @@ impl Stack {
     fn on_message(&mut self, contents: Contents) {
         let Stack { memory, rng, copies, ip, edge, ports, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
-        if let (Some(shard), false) = (&mut ip.shard, matches!(contents, Contents::Delivery { .. })) {
+        let is_packet = matches!(contents, Contents::Delivery { .. } | Contents::Outgoing { .. });
+        if let (Some(shard), false) = (&mut ip.shard, is_packet) {
             shard.counters.messages_in += 1;
         }
         match contents {
@@ -125,6 +126,23 @@ impl Stack {
             Contents::Ask { port, neighbour } => {
                 if let Some(link) = link_of(ports, port) {
                     link.ask(neighbour, cx);
+                } else if let Some(Port::Atm(atm)) = ports.get_mut(port) {
+                    atm.on_ask(cx.now);
+                }
+            }
+            Contents::Outgoing { from, port, circuit, pdu } => {
+                if let Some(Port::Atm(atm)) = ports.get_mut(port) {
+                    atm.on_outgoing(from, circuit, pdu);
+                }
+            }
+            Contents::Credit { port, circuit } => {
+                if let Some(Port::Atm(atm)) = ports.get_mut(port) {
+                    atm.on_credit(circuit);
+                }
+            }
+            Contents::Peer { port, circuit, peer } => {
+                if let Some(Port::Atm(atm)) = ports.get_mut(port) {
+                    atm.set_peer(circuit, peer);
                 }
             }
             Contents::NegativeAdvice { port, neighbour } => {

@@ -50,6 +50,12 @@ impl Stack {
         let cx = &mut Context { now: *now, memory, rng, copies };
         // Frames that have been sent make room in the queues, and their memory is freed.
         ports.iter_mut().for_each(|port| port.advance(cx));
+        if let Some(shard) = ip.shard.as_mut().filter(|shard| shard.number == 0) {
+            for (port, place) in ports.iter_mut().enumerate() {
+                let Port::Atm(atm) = place else { continue };
+                atm.queue_outgoing(cx, &mut |to, circuit| shard.send(to, Contents::Credit { port, circuit }));
+            }
+        }
         edge.on_memory(&mut ip.tcp, cx.memory);
         ip.advance(cx);
         ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, QueueLimit::Half, cx));
@@ -79,7 +85,10 @@ impl Stack {
                 on_link_event(ip, edge, index, event, cx);
             };
             match port {
-                Port::Atm(atm) => atm.settle(cx, &mut up),
+                Port::Atm(atm) => {
+                    atm.settle(cx, &mut up);
+                    ip.shard.iter_mut().for_each(|shard| shard.settle_atm(index, atm));
+                }
                 Port::Vi(_) | Port::Efe => {}
                 Port::Packets(packets) => packets.settle(cx, &mut up),
             }

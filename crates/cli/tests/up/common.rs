@@ -213,10 +213,11 @@ pub(crate) fn ip(command: &str) {
 /// 10.9.0.2.
 pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     let host = match link {
-        "packet:lab0" => {
+        "packet:lab0" | "xdp:lab0" => {
             // Remove the interface left behind by an earlier test case.
             let _ = run("ip", &["link", "del", "lab0"]);
-            ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
+            let queues = if link == "xdp:lab0" { " numtxqueues 2 numrxqueues 2" } else { "" };
+            ip(&format!("link add lab0 mtu {mtu}{queues} type veth peer name lab1 mtu {mtu}{queues}"));
             ip("addr add 10.9.0.1/24 dev lab1");
             if options.contains("loss") {
                 // Limit segments to one packet: a veth would pass on large segments whole, and the impairment

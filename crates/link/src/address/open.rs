@@ -78,7 +78,7 @@ impl Address {
         self.open_one(false)
     }
 
-    /// Opens the link with a queue for each of several shards.
+    /// Opens the link with a queue for each of several shards. A link of cells has one, for shard 0.
     ///
     /// # Errors
     /// Same as for [`Address::open`]; also if the transport has only one queue.
@@ -86,21 +86,55 @@ impl Address {
         if queues == 1 {
             return Ok(vec![self.open()?]);
         }
-        if !self.has_queues() {
-            let why = format!("{} has one queue: several shards need tun: or tap:", self.transport);
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        if self.carries_cells() {
+            return Ok(vec![self.open()?]);
         }
-        (0..queues).map(|_| self.open_one(true)).collect()
+        let Options { promiscuous, device_queue, .. } = self.options;
+        match &self.transport {
+            Transport::Tun(_) | Transport::Tap(_) => (0..queues).map(|_| self.open_one(true)).collect(),
+            Transport::Packet(name) => {
+                let links = EthernetLink::open_queues(name, self.offload(), promiscuous, queues)?;
+                links.into_iter().map(|link| self.frames(link)).collect()
+            }
+            Transport::Xdp(name) => {
+                let first = device_queue.unwrap_or(0);
+                let links = XdpLink::open_queues(name, first..first + queues as u32, promiscuous)?;
+                links.into_iter().map(|link| self.frames(link)).collect()
+            }
+            _ => {
+                let why =
+                    format!("{} has one queue: several shards need {}", self.transport, Address::WITH_QUEUES);
+                Err(io::Error::new(io::ErrorKind::Unsupported, why))
+            }
+        }
+    }
+
+    /// The links that can have several queues, for messages.
+    pub const WITH_QUEUES: &str = "tun:, tap:, packet: or xdp:, or a link of cells";
+
+    /// Returns whether the link carries cells. A capture's link type is not known before it is opened.
+    pub fn carries_cells(&self) -> bool {
+        use Transport::{AtmTcp, Pseudowire, Tcp, Udp};
+        matches!(
+            self.transport,
+            Udp(UnitKind::Cells, _) | Tcp(UnitKind::Cells, ..) | AtmTcp(..) | Pseudowire(_)
+        )
     }
 
     /// Returns whether the link can have several queues.
     pub fn has_queues(&self) -> bool {
-        matches!(self.transport, Transport::Tun(_) | Transport::Tap(_))
+        use Transport::{Packet, Tap, Tun, Xdp};
+        matches!(self.transport, Tun(_) | Tap(_) | Packet(_) | Xdp(_))
+    }
+
+    /// Returns whether large segments pass through uncut, if the link can carry them.
+    fn offload(&self) -> bool {
+        self.options.offload.unwrap_or(!self.is_impaired())
     }
 
     fn open_one(&self, is_queue: bool) -> io::Result<AnyLink> {
         let options = &self.options;
-        let offload = options.offload.unwrap_or(!self.is_impaired());
+        let offload = self.offload();
         let name = self.transport.to_string();
         let mtu = options.mtu.unwrap_or(MTU_BYTES);
         let open_tun = if is_queue { TunLink::open_queue } else { TunLink::open };

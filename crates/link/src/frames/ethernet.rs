@@ -10,6 +10,9 @@
 //!                  in front indicates this. Without `offload`, the checksums are written here, and the
 //!                  kernel's segments of up to 64 KB are cut.
 //! Own frames       frames that this link or the kernel sends are not received.
+//! Queues           several sockets can share an interface ([`EthernetLink::open_queues`]), one for each
+//!                  shard of a board. A hash of the flow chooses the socket (PACKET_FANOUT, packet(7)), so
+//!                  each frame arrives at one of them.
 //! Loss             frames lost because the socket's queue was full are reported with the next one
 //!                  (SO_RXQ_OVFL, socket(7)), and counted.
 //! Down             while the interface is down, frames are refused and counted. When it has been removed,
@@ -60,6 +63,38 @@ impl EthernetLink {
     /// # Errors
     /// There is no such interface, or the process lacks CAP_NET_RAW.
     pub fn open(name: &str, offload: bool, promiscuous: bool) -> io::Result<EthernetLink> {
+        EthernetLink::open_with(name, offload, promiscuous, false)
+    }
+
+    /// Opens several links on the named interface, among which the kernel distributes the flows.
+    ///
+    /// # Errors
+    /// Same as for [`EthernetLink::open`].
+    pub fn open_queues(
+        name: &str,
+        offload: bool,
+        promiscuous: bool,
+        queues: usize,
+    ) -> io::Result<Vec<EthernetLink>> {
+        let mut group = None;
+        let open = |_| {
+            let link = EthernetLink::open_with(name, offload, promiscuous, true)?;
+            let joined = join(&link.socket, group).map_err(|error| match interface::is_up(name) {
+                // Before Linux 6.13, with EINVAL.
+                Ok(false) => io::Error::new(
+                    io::ErrorKind::NetworkDown,
+                    format!("several sockets cannot share {name} while it is down: ip link set {name} up"),
+                ),
+                _ => link.explain("share", error),
+            });
+            group = Some(joined?);
+            Ok(link)
+        };
+        (0..queues).map(open).collect()
+    }
+
+    /// Opens a link; one of several receives nothing yet.
+    fn open_with(name: &str, offload: bool, promiscuous: bool, is_queue: bool) -> io::Result<EthernetLink> {
         let say = |what: &str, error: io::Error| explain_error_with(name, what, PRIVILEGE, error);
         let mtu_bytes = interface::mtu(name)?;
         let index = query(name, Property::Index)?.index();
@@ -74,14 +109,7 @@ impl EthernetLink {
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(file) };
-        let set = |level: libc::c_int, option: libc::c_int, value: libc::c_int| {
-            let length = size_of::<libc::c_int>() as libc::socklen_t;
-            // SAFETY: all these options take an int, which outlives the call.
-            let result = unsafe {
-                libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length)
-            };
-            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-        };
+        let set = |level, option, value: libc::c_int| set(&socket, level, option, &value);
         // Without this header, whole segments and missing checksums could not be recognised.
         set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)
             .map_err(|error| say("request offload headers on", error))?;
@@ -96,6 +124,10 @@ impl EthernetLink {
         }
         for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
             let _ = set(libc::SOL_SOCKET, option, LEAVING_BYTES);
+        }
+        if is_queue {
+            // Until it has joined the others, the socket would receive copies of their frames.
+            attach_filter(&socket, &[NOTHING]).map_err(|error| say("filter the frames of", error))?;
         }
         // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -135,9 +167,70 @@ impl EthernetLink {
         } else {
             let gone =
                 io::Error::new(io::ErrorKind::NotFound, format!("the interface has been removed ({error})"));
-            Err(explain_error_with(&self.name, what, PRIVILEGE, gone))
+            Err(self.explain(what, gone))
         }
     }
+
+    fn explain(&self, what: &str, error: io::Error) -> io::Error {
+        explain_error_with(&self.name, what, PRIVILEGE, error)
+    }
+}
+
+/// Sets an option of a socket.
+fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the option reads a value of this type, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes a bound socket one of several that share the frames of its interface: of a new group, or of the
+/// group with this number. Returns the group's number.
+fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
+    let is_first = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    let mode = libc::PACKET_FANOUT_HASH | is_first;
+    let word = u32::from(group.unwrap_or(0)) | mode << 16;
+    set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &word)?;
+    let (mut word, mut length) = (0u32, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the option is an int, and `word` has room for it.
+    let result = unsafe {
+        let word = (&raw mut word).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, word, &raw mut length)
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    attach_filter(socket, &INCOMING)?;
+    Ok(word as u16)
+}
+
+const fn filter(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// A filter instruction that rejects a frame.
+const NOTHING: libc::sock_filter = filter(libc::BPF_RET | libc::BPF_K, 0, 0, 0);
+/// Rejects outgoing frames: the sockets of a group do not have PACKET_IGNORE_OUTGOING.
+const INCOMING: [libc::sock_filter; 4] = [
+    filter(
+        libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
+        0,
+        0,
+        (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32,
+    ),
+    filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::PACKET_OUTGOING as u32),
+    NOTHING,
+    filter(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+];
+
+/// Attaches a filter to a socket, instead of the one that it has.
+fn attach_filter(socket: &OwnedFd, instructions: &[libc::sock_filter]) -> io::Result<()> {
+    // The kernel copies the instructions.
+    let program =
+        libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_ptr().cast_mut() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Makes an interface promiscuous for as long as the packet socket is open.
@@ -148,13 +241,7 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Resul
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
-    let option = libc::PACKET_ADD_MEMBERSHIP;
-    // SAFETY: the option reads one whole `packet_mreq`, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, (&raw const wish).cast(), length)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wish)
 }
 
 /// Reads a frame into `buffers`. Returns the frame's length, and whether it had a VLAN tag. Adds the number
@@ -238,7 +325,7 @@ impl Link<Pdu> for EthernetLink {
                     continue;
                 }
                 Err(ReadError::System(error)) => {
-                    return Err(explain_error_with(&self.name, "read from", PRIVILEGE, error.into()));
+                    return Err(self.explain("read from", error.into()));
                 }
             };
             if self.traits.whole_segments {
@@ -275,7 +362,7 @@ impl Link<Pdu> for EthernetLink {
                     self.check_interface(error, "write to")?;
                 }
                 Err(error) => {
-                    return Err(explain_error_with(&self.name, "write to", PRIVILEGE, error.into()));
+                    return Err(self.explain("write to", error.into()));
                 }
             }
             units.pop_front().into_iter().for_each(|pdu| lent.memory.pdus.give(pdu));

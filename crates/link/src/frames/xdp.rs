@@ -4,7 +4,8 @@
 //!                  kernel if the driver supports that.
 //! Receive path     all frames of one queue (`queue=N`, default 0) arrive here; unlike with `packet:`, the
 //!                  kernel's stack does not get them. Frames of other queues still go to the kernel, so
-//!                  configure the card with one queue, or steer flows (`ethtool -L`, `ethtool -N`).
+//!                  configure the card with one queue, or steer flows (`ethtool -L`, `ethtool -N`). The
+//!                  shards of a board have one link and one queue each ([`XdpLink::open_queues`]).
 //! MAC              as with `packet:`, a board uses the interface's MAC address; with another address, the
 //!                  interface must be promiscuous.
 //! Checksums        frames that this host's kernel sends on a veth have no checksums yet, and no header
@@ -16,10 +17,9 @@
 //!                  the link is gone.
 //! Reopening        the kernel takes a few milliseconds to clean up a queue after its socket is closed; until
 //!                  then, the queue cannot be reopened.
-//! Limits           frames of at most 3840 bytes, hence an MTU of at most 3822; one queue. The process needs
-//!                  CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW.
-//! Not implemented  large segments, frames in several parts, VLAN tags that the card strips, and several
-//!                  queues (one thread drives a board).
+//! Limits           frames of at most 3840 bytes, hence an MTU of at most 3822; one queue for each link. The
+//!                  process needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW.
+//! Not implemented  large segments, frames in several parts, and VLAN tags that the card strips.
 
 use super::ethernet;
 use super::virtio;
@@ -34,6 +34,7 @@ use kiban_os::interface::{Property, explain_error_with, query};
 use kiban_tcpip::wire::ip::Front;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -69,6 +70,15 @@ impl XdpLink {
     /// # Errors
     /// There is no such interface or queue, its packets are too long, or the process lacks the privileges.
     pub fn open(name: &str, queue: u32, promiscuous: bool) -> io::Result<XdpLink> {
+        let mut links = XdpLink::open_queues(name, queue..queue + 1, promiscuous)?;
+        Ok(links.remove(0))
+    }
+
+    /// Opens a link on each of these queues of the named interface.
+    ///
+    /// # Errors
+    /// Same as for [`XdpLink::open`].
+    pub fn open_queues(name: &str, queues: Range<u32>, promiscuous: bool) -> io::Result<Vec<XdpLink>> {
         let mtu_bytes = interface::mtu(name)?;
         let index = query(name, Property::Index)?.index();
         query(name, Property::Mac)?;
@@ -82,7 +92,8 @@ impl XdpLink {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         };
-        let xsk = Xsk::open(index as u32, queue, frame_bytes).map_err(|(what, error)| {
+        let last = queues.end - 1;
+        let sockets = Xsk::open(index as u32, queues, frame_bytes).map_err(|(what, error)| {
             let more = match error.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => format!("; packet:{name} needs only CAP_NET_RAW"),
                 Some(libc::EBUSY | libc::EEXIST) => {
@@ -91,8 +102,8 @@ impl XdpLink {
                          show {name}); both stay busy for a moment after they are closed"
                     )
                 }
-                Some(libc::EINVAL) if queue > 0 => {
-                    format!("; does it have a queue {queue}? (ethtool -l {name})")
+                Some(libc::EINVAL) if last > 0 => {
+                    format!("; does it have a queue {last}? (ethtool -l {name})")
                 }
                 Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EOPNOTSUPP) => {
                     format!("; this system does not support AF_XDP: use packet:{name}, which carries the same frames")
@@ -102,24 +113,23 @@ impl XdpLink {
             let explained = explain_error_with(name, what, PRIVILEGE, error);
             io::Error::new(explained.kind(), format!("{explained}{more}"))
         })?;
-        let ear = match promiscuous {
-            true => Some(
-                open_promiscuous(index)
-                    .map_err(|error| explain_error_with(name, "make promiscuous", PRIVILEGE, error))?,
-            ),
-            false => None,
+        let is_veth = interface::driver(name).is_ok_and(|driver| driver == "veth");
+        let link = |xsk| {
+            let promiscuous = promiscuous.then(|| open_promiscuous(index)).transpose();
+            let say = |error| explain_error_with(name, "make promiscuous", PRIVILEGE, error);
+            Ok(XdpLink {
+                xsk,
+                _promiscuous: promiscuous.map_err(say)?,
+                name: name.to_owned(),
+                index,
+                is_veth,
+                traits: LinkTraits { mtu_bytes, whole_segments: false },
+                page: ReceivePage::default(),
+                again: Instant::NEVER,
+                counters: LinkCounters::default(),
+            })
         };
-        Ok(XdpLink {
-            xsk,
-            _promiscuous: ear,
-            name: name.to_owned(),
-            index,
-            is_veth: interface::driver(name).is_ok_and(|driver| driver == "veth"),
-            traits: LinkTraits { mtu_bytes, whole_segments: false },
-            page: ReceivePage::default(),
-            again: Instant::NEVER,
-            counters: LinkCounters::default(),
-        })
+        sockets.into_iter().map(link).collect()
     }
 
     /// Makes the kernel send, and sets the time to call it again.

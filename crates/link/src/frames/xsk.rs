@@ -10,16 +10,18 @@
 //! Memory           one mapping holds frames of one size, half of them for receiving and half for sending.
 //!                  Each frame belongs to one side at a time: the side that has taken it from a ring, or has
 //!                  not yet put it into one.
-//! Program          five instructions, which pass frames of the socket's queue to the socket and other frames
+//! Program          five instructions, which pass frames of a socket's queue to the socket and other frames
 //!                  to the kernel. The program is attached through a descriptor, so that it is removed when
-//!                  the process ends.
+//!                  the process ends. Sockets of several queues of an interface share it.
 //! Wake             a ring's flags say when the kernel needs a system call; otherwise none is made.
 //! Modes            the driver's native mode if it has one, otherwise the generic mode. If the driver cannot
 //!                  share memory, frames are copied; the kernel chooses.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of entries in each ring, and of frames in each direction.
@@ -41,6 +43,9 @@ const XDP_PASS: u32 = 2;
 const MODES: [u32; 2] = [1 << 2, 1 << 1];
 /// The offset of the queue in `struct xdp_md`.
 const RX_QUEUE_INDEX: u64 = 16;
+
+/// The step that failed, and the system's error.
+type StepError = (&'static str, io::Error);
 
 /// A mapping, unmapped when this value is dropped.
 struct Mapping {
@@ -150,12 +155,17 @@ impl<E: Copy> Ring<E> {
 #[derive(Clone, Copy)]
 pub(super) struct Received(libc::xdp_desc);
 
-/// The socket, and everything that belongs to it.
-pub(super) struct Xsk {
-    // Fields are dropped in this order, so the XDP program that redirects frames to the socket is removed
-    // first.
+/// An XDP program on an interface, and the map of the sockets to which it passes frames.
+struct Attachment {
     _link: OwnedFd,
     _map: OwnedFd,
+}
+
+/// The socket, and everything that belongs to it.
+pub(super) struct Xsk {
+    // Fields are dropped in this order, so the XDP program that redirects frames to the last socket is
+    // removed first. Closing a socket removes it from the map.
+    _attachment: Option<Arc<Attachment>>,
     received: Ring<libc::xdp_desc>,
     free: Ring<u64>,
     to_send: Ring<libc::xdp_desc>,
@@ -168,11 +178,20 @@ pub(super) struct Xsk {
 }
 
 impl Xsk {
-    /// Opens a socket on a queue of an interface, with frames of `frame_bytes`: 2048 or 4096.
+    /// Opens a socket on each of these queues of an interface, with frames of `frame_bytes`: 2048 or 4096.
     ///
     /// # Errors
     /// The step that failed, and the system's error.
-    pub(super) fn open(index: u32, queue: u32, frame_bytes: usize) -> Result<Xsk, (&'static str, io::Error)> {
+    pub(super) fn open(index: u32, queues: Range<u32>, frame_bytes: usize) -> Result<Vec<Xsk>, StepError> {
+        let bind = |queue| Xsk::bind(index, queue, frame_bytes);
+        let mut sockets: Vec<Xsk> = queues.clone().map(bind).collect::<Result<_, _>>()?;
+        let attachment = Arc::new(lead(&sockets, index, queues)?);
+        sockets.iter_mut().for_each(|its| its._attachment = Some(attachment.clone()));
+        Ok(sockets)
+    }
+
+    /// Opens a socket on a queue, which receives nothing yet.
+    fn bind(index: u32, queue: u32, frame_bytes: usize) -> Result<Xsk, StepError> {
         let say = |what| move |error| (what, error);
         // SAFETY: socket(2) takes no pointers.
         let file = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -222,9 +241,8 @@ impl Xsk {
         if bound < 0 {
             return Err(("bind a socket to the queue of", io::Error::last_os_error()));
         }
-        let (map, link) = lead(&socket, index, queue)?;
         let idle = (RING..2 * RING).map(frame).collect();
-        Ok(Xsk { _link: link, _map: map, received, free, to_send, sent, socket, memory, frame_bytes, idle })
+        Ok(Xsk { _attachment: None, received, free, to_send, sent, socket, memory, frame_bytes, idle })
     }
 
     /// Returns the length of the longest frame that can be sent, in bytes.
@@ -376,17 +394,18 @@ fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(offsets) }
 }
 
-/// Redirects the frames of a queue to the socket. Returns the map that contains the socket, and the BPF link
-/// that attaches the program to the interface.
-fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), (&'static str, io::Error)> {
+/// Redirects the frames of each queue to its socket.
+fn lead(sockets: &[Xsk], index: u32, queues: Range<u32>) -> Result<Attachment, StepError> {
     let say = |what| move |error| (what, error);
     // Fields: the map's type, key size, value size and number of entries.
-    let map = [BPF_MAP_TYPE_XSKMAP, 4, 4, queue + 1];
+    let map = [BPF_MAP_TYPE_XSKMAP, 4, 4, queues.end];
     let map = file_of(BPF_MAP_CREATE, &map).map_err(say("create an XDP map for"))?;
-    let (key, value) = (queue, socket.as_raw_fd());
-    // Fields: the map, padding, the key's address, the value's address, and flags (any).
-    let update = [map.as_raw_fd() as u64, &raw const key as u64, &raw const value as u64, 0];
-    bpf(BPF_MAP_UPDATE_ELEM, &update).map_err(say("add the socket to the XDP map of"))?;
+    for (key, xsk) in queues.zip(sockets) {
+        let value = xsk.socket.as_raw_fd();
+        // Fields: the map, padding, the key's address, the value's address, and flags (any).
+        let update = [map.as_raw_fd() as u64, &raw const key as u64, &raw const value as u64, 0];
+        bpf(BPF_MAP_UPDATE_ELEM, &update).map_err(say("add the socket to the XDP map of"))?;
+    }
     let file = u64::from(map.as_raw_fd() as u32);
     let program = [
         // r2 = the frame's queue
@@ -414,7 +433,7 @@ fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), 
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => attach(MODES[1]),
         _ => Err(error),
     });
-    Ok((map, link.map_err(say("attach an XDP program to"))?))
+    Ok(Attachment { _link: link.map_err(say("attach an XDP program to"))?, _map: map })
 }
 
 /// Encodes an instruction as eight bytes in the machine's order: code, registers, offset, immediate (`struct

@@ -59,6 +59,51 @@ fn packets_travel_through_a_tun_device_to_the_kernel_and_back() {
 }
 
 #[test]
+fn each_frame_arrives_at_one_of_several_queues() {
+    if !net::enter() {
+        return;
+    }
+    hush();
+    let queues = "numtxqueues 2 numrxqueues 2";
+    ip(&format!("link add lab0 {queues} type veth peer name lab1 {queues}"));
+    interface::set_up("lab0").expect("up");
+    interface::set_up("lab1").expect("up");
+    let mac = interface::mac("lab0").expect("the interface exists");
+    for address in ["packet:lab0", "packet:lab0,offload=off", "xdp:lab0"] {
+        let mut peer = End::with("packet:lab1");
+        let parsed: Address = address.parse().expect("an address");
+        let links = parsed.open_queues(2).unwrap_or_else(|error| panic!("{address}: {error}"));
+        let mut ends: Vec<End> = links.into_iter().map(End::of).collect();
+        // The frames of 64 flows to this station, and of as many to all stations.
+        for n in 0..128 {
+            let target = if n < 64 { mac.0 } else { [0xff; 6] };
+            let mut packet = datagram(&[n; 20]);
+            packet[21] = n;
+            peer.send(&[&target[..], &[2, 0, 0, 0, 0, 1, 8, 0], &packet].concat()).expect("the link is up");
+        }
+        let clock = Clock::new();
+        let mut came: Vec<Vec<u8>> = vec![Vec::new(); 2];
+        while came.iter().map(Vec::len).sum::<usize>() < 128 {
+            assert!(clock.now() < Instant::ZERO + Duration::from_secs(60), "{address}: {came:?}");
+            for (end, came) in ends.iter_mut().zip(&mut came) {
+                end.pull().expect("the link is up");
+                came.extend(end.came.drain(..).map(|frame| frame[42]));
+            }
+        }
+        assert!(came.iter().all(|came| !came.is_empty()), "{address}: both queues are used: {came:?}");
+        let mut all = came.concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..128).collect::<Vec<u8>>(), "{address}: each frame has arrived once");
+        // Frames that leave through one queue do not arrive at the other.
+        let own = [&[2, 0, 0, 0, 0, 1][..], &mac.0, &[8, 0], &datagram(b"own")].concat();
+        ends[0].send(&own).expect("the link is up");
+        peer.take_until(|end| !end.came.is_empty()).expect("the link is up");
+        ends.iter_mut().for_each(|end| end.pull().expect("the link is up"));
+        assert!(ends.iter().all(|end| end.came.is_empty()), "{address}");
+    }
+}
+
+#[test]
 fn checksums_left_to_the_card_are_computed_for_single_packets() {
     if !net::enter() {
         return;

@@ -55,13 +55,17 @@ struct End {
 impl End {
     fn open(address: &str) -> io::Result<End> {
         let address: Address = address.parse().unwrap_or_else(|error| panic!("{error}"));
+        Ok(End::of(address.open()?))
+    }
+
+    fn of(link: AnyLink) -> End {
         let memory = Memory {
             transmit: PagePool::new(2048, 4096),
             receive: PagePool::new(2048, 4096),
             pdus: PduPool::new(4096),
         };
-        Ok(End {
-            link: address.open()?,
+        End {
+            link,
             memory,
             clock: Clock::new(),
             packets: VecDeque::new(),
@@ -69,7 +73,7 @@ impl End {
             frame: Vec::new(),
             torn: 0,
             came: Vec::new(),
-        })
+        }
     }
 
     fn with(address: &str) -> End {

@@ -11,6 +11,7 @@ use kiban_atm::wire::atm::{VCI_USER_FIRST, Vc};
 use kiban_base::ethernet::Mac;
 use kiban_base::{SettingError, Wait};
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig, MemoryConfig};
+use kiban_link::Address;
 use kiban_streams::{NAME_BYTES_MAX, is_name};
 use kiban_tcpip::guest::GuestConfig;
 use kiban_tcpip::ip::Prefix;
@@ -156,11 +157,12 @@ impl Validator<'_> {
                     "remove `shards`, or give the host an address with `host_address`",
                 ));
             }
-            match link::has_queues(&port.link) {
+            match link::is_for_shards(&port.link) {
                 Ok(true) => {}
                 Ok(false) => {
                     let wrong = format!("the link of port `{name}` has one queue, not one for each shard");
-                    return Err(self.at(&table.link, wrong, "use tun: or tap:, or remove `shards`"));
+                    let remedy = format!("use {}, or remove `shards`", Address::WITH_QUEUES);
+                    return Err(self.at(&table.link, wrong, remedy));
                 }
                 Err(why) => {
                     let wrong = format!("the link of port `{name}` cannot have several queues: {why}");

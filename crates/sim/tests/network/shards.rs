@@ -1,11 +1,12 @@
 //! Boards of several shards, whose cable passes arrivals to the shards in turn: most packets arrive at a
 //! shard that does not serve them.
 
+use kiban_atm::wire::atm::Vc;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, SimRng};
-use kiban_board::{BoardConfig, EthernetPortConfig, IpPortConfig, PortConfig};
+use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, IpPortConfig, PortConfig};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
-use kiban_sim::{Attachment, BoardNumber, CableConfig, World};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
 use std::cell::RefCell;
@@ -50,7 +51,14 @@ fn ip(side: usize) -> BoardConfig {
     BoardConfig { ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
 }
 
-/// A divided board (side 0) and an undivided one (side 1) on one cable.
+/// One circuit, whose peer InATMARP finds.
+fn atm(side: usize) -> BoardConfig {
+    let mut port = AtmPortConfig::oc3c(v4(side), Prefix::new(v4(side), 24));
+    port.circuits = vec![CircuitConfig { peer: None, ..CircuitConfig::to(Vc::new(0, 100), v4(1 - side)) }];
+    BoardConfig { ports: vec![PortConfig::Atm(port)], ..BoardConfig::default() }
+}
+
+/// A divided board (side 0) and an undivided one (side 1) on one cable or line.
 struct Pair {
     world: World,
     shards: Vec<BoardNumber>,
@@ -64,7 +72,11 @@ impl Pair {
         let peer = world.add_board(&config(1));
         let cable = CableConfig::ip(1_000_000_000, Duration::from_micros(50));
         let (one, other) = (Attachment::Board(shards[0], 0), Attachment::Board(peer, 0));
-        world.connect_packets(one, other, &cable).expect("the ports match");
+        match config(0).ports[0] {
+            PortConfig::Atm(_) => world.connect(one, other, 10.0, ImpairmentConfig::NONE).map(|_| ()),
+            _ => world.connect_packets(one, other, &cable).map(|_| ()),
+        }
+        .expect("the ports match");
         Pair { world, shards, peer }
     }
 
@@ -229,4 +241,31 @@ fn a_closed_port_is_answered_with_one_reset() {
     assert!(pair.world.run(at(60)), "all streams are refused");
     assert_eq!(pair.sum("tcp", "resets_out"), STREAMS as u64);
     assert_eq!(pair.counter(0, "tcp", "resets_out"), STREAMS as u64);
+}
+
+#[test]
+fn all_shards_send_through_the_atm_line_of_shard_0() {
+    let mut pair = Pair::new(atm);
+    let arrived = Arrived::default();
+    for board in pair.shards.clone().into_iter().chain([pair.peer]) {
+        pair.world.run_program(board, Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+    }
+    pair.world.settle(at(5));
+    let remote = SocketAddr::new(v4(0), PORT);
+    pair.world.run_program(pair.peer, Box::new(Sender::new(remote, sources(0..STREAMS as u64))));
+    for (number, shard) in pair.shards.clone().into_iter().enumerate() {
+        let seeds = 100 + 8 * number as u64..100 + 8 * (number as u64 + 1);
+        pair.world.run_program(shard, Box::new(Sender::new(SocketAddr::new(v4(1), PORT), sources(seeds))));
+    }
+    pair.world.run(at(60));
+    check_all(&arrived, (0..STREAMS as u64).chain(100..100 + 8 * SHARDS as u64));
+    for shard in 1..SHARDS {
+        assert!(pair.counter(shard, "tcp", "syns_in") > 0, "shard {shard} has streams from the peer");
+        assert!(pair.counter(shard, "shard", "to_line") > 0, "shard {shard} sends through shard 0");
+        assert_eq!(pair.counter(shard, "inarp", "requests_out"), 0, "shard {shard} does not ask");
+    }
+    // The credits hold the sessions back before a queue is full.
+    assert_eq!(pair.sum("port", "queue_full"), 0);
+    assert_eq!(pair.sum("tcp", "resets_out"), 0);
+    assert_eq!(pair.sum("shard", "handed_in"), pair.sum("shard", "handed_on"));
 }

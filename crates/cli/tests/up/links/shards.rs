@@ -1,7 +1,9 @@
-//! Boards of several shards, each with a queue of a TUN or TAP device, and the kernel's TCP as the peer.
+//! Boards of several shards, each with a queue of a TUN or TAP device or of a veth, or on an ATM line, and
+//! the kernel's TCP as the peer.
 
 use crate::common::{ECHO, LONG, TestDir, connect, counted, echo, enter, is_clean, lan, run, text};
 use crate::programs::run::{SOCKETS, Server, on_board, told};
+use kiban_os::packet::PacketLink;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,7 +27,7 @@ fn the_kernel_reaches_every_shard_of_a_board() {
     if !enter() {
         return;
     }
-    for link in ["tun:kiban0", "tap:kiban0"] {
+    for link in ["tun:kiban0", "tap:kiban0", "packet:lab0", "xdp:lab0"] {
         let dir = TestDir::new("shards");
         let mut board = dir.up(&board(link, 2));
         let idle = board.status();
@@ -48,9 +50,14 @@ fn the_kernel_reaches_every_shard_of_a_board() {
         let arrived = of_shards(&status, |shard| &shard["units_in"]);
         assert!(arrived.iter().all(|count| *count > 0), "{link}: each queue is used: {arrived:?}");
         assert_eq!(counted(&status, "units_in"), arrived.iter().sum::<u64>());
-        // After its first packets, the kernel uses the queue of the flow's shard.
         let handed_on: u64 = of_shards(&status, |shard| &shard["counters"]["handed_on"]).iter().sum();
-        assert!(handed_on < arrived.iter().sum::<u64>() / 2, "{link}: {handed_on} of {arrived:?} handed on");
+        if link.ends_with("kiban0") {
+            // After its first packets, the kernel uses the queue of the flow's shard.
+            assert!(handed_on < arrived.iter().sum::<u64>() / 2, "{handed_on} of {arrived:?} handed on");
+        } else {
+            // The kernel chooses the queue by its own hash.
+            assert!(handed_on > 0, "{link}: {arrived:?} arrived");
+        }
         // What has no flow, whole or in fragments, is answered by shard 0, whatever its queue.
         for size in ["56", "4000"] {
             let ping = run("ping", &["-c", "2", "-W", "60", "-s", size, "10.9.0.2"]);
@@ -64,6 +71,81 @@ fn the_kernel_reaches_every_shard_of_a_board() {
         let down = dir.kiban(&["down", "lab"]);
         assert!(down.status.success(), "{}", text(&down));
         assert_eq!(board.wait(), Some(0), "{}", dir.log());
+    }
+}
+
+/// Returns how many frames the kernel has sent on the other end of the veth.
+fn sent_by_the_kernel() -> u64 {
+    let shown = run("ip", &["-j", "-s", "link", "show", "lab1"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    shown[0]["stats64"]["tx"]["packets"].as_u64().unwrap_or_else(|| panic!("no packets: {shown}"))
+}
+
+/// Sends 64 frames to all stations, each from another station: requests for the board's MAC address. Returns
+/// the stations that are answered.
+fn ask_for_the_mac(kernel: &PacketLink) -> Vec<u8> {
+    let station = |n: u8| [2, 0, 0, 0, 1, n];
+    for n in 0..STATIONS {
+        let mut frame = [0; 60];
+        frame[..6].fill(0xff);
+        frame[6..12].copy_from_slice(&station(n));
+        // Ethernet, IPv4, lengths, request: RFC 826.
+        frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        frame[22..28].copy_from_slice(&station(n));
+        frame[28..32].copy_from_slice(&[10, 9, 0, 100 + n]);
+        frame[38..42].copy_from_slice(&[10, 9, 0, 2]);
+        assert!(kernel.send(&frame));
+    }
+    let mut answered = Vec::new();
+    let mut frame = [0; 1514];
+    let clock = kiban_os::Clock::new();
+    while answered.len() < usize::from(STATIONS) {
+        assert!(clock.now().since(kiban_base::Instant::ZERO) < LONG, "{answered:?} answered");
+        answered.extend(stations_answered(kernel, &mut frame));
+        std::thread::yield_now();
+    }
+    answered
+}
+
+/// Number of stations that ask for the board's MAC address.
+const STATIONS: u8 = 64;
+
+/// Returns the stations to which answers have arrived.
+fn stations_answered(kernel: &PacketLink, frame: &mut [u8]) -> Vec<u8> {
+    let mut answered = Vec::new();
+    while let Some(length) = kernel.receive(frame) {
+        if length >= 42 && frame[20..22] == [0, 2] && frame[..5] == [2, 0, 0, 0, 1] {
+            answered.push(frame[5]);
+        }
+    }
+    answered
+}
+
+#[test]
+fn each_frame_arrives_at_one_shard() {
+    if !enter() {
+        return;
+    }
+    for link in ["packet:lab0", "xdp:lab0"] {
+        let dir = TestDir::new("shards-once");
+        let board = dir.up(&board(link, 2));
+        let kernel = PacketLink::open("lab1", 0x0806).expect("a privileged process");
+        let mut answered = ask_for_the_mac(&kernel);
+        // These packets arrive after the requests, at both queues.
+        let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
+        streams.iter_mut().for_each(|stream| echo(stream, b"after the requests"));
+        let ping = run("ping", &["-c", "4", "-i", "0.01", "-W", "60", "10.9.0.2"]);
+        let shown = text(&ping);
+        assert!(ping.status.success() && !shown.contains("DUP!"), "{shown}");
+        answered.extend(stations_answered(&kernel, &mut [0; 1514]));
+        answered.sort_unstable();
+        assert_eq!(answered, (0..STATIONS).collect::<Vec<u8>>(), "{link}: each is answered once");
+        // A copy would be counted here. Nor do frames arrive that the kernel sends on the board's interface.
+        let status = board.status();
+        let arrived = of_shards(&status, |shard| &shard["units_in"]);
+        let sent = sent_by_the_kernel();
+        assert!(arrived.iter().sum::<u64>() <= sent, "{link}: {arrived:?} of {sent} arrived");
+        assert!(arrived.iter().all(|count| *count > 0), "{link}: each queue is used: {arrived:?}");
     }
 }
 
@@ -111,11 +193,21 @@ fn a_lost_device_is_opened_again_for_every_shard() {
     if !enter() {
         return;
     }
+    for link in ["tun:kiban0", "packet:lab0", "xdp:lab0"] {
+        is_opened_again(link);
+    }
+}
+
+fn is_opened_again(link: &str) {
     let dir = TestDir::new("shards-lost");
-    let board = dir.up(&board("tun:kiban0", 2));
+    let board = dir.up(&board(link, 2));
     echo(&mut connect("10.9.0.2:7"), b"before");
-    let gone = run("ip", &["link", "del", "kiban0"]);
+    let gone = run("ip", &["link", "del", link.split_once(':').expect("it has a kind").1]);
     assert!(gone.status.success(), "{}", text(&gone));
+    if !link.starts_with("tun:") {
+        // The board does not create this interface.
+        lan(link, "", 1500);
+    }
     board.until("the link is lost and opened again", |status| {
         let port = &status["ports"][0];
         port["losses"] == 1 && port["state"] == "up"
@@ -177,4 +269,42 @@ for n in range(64):
     let output = told(on_board(&dir, &["python3", "-c", &client]));
     assert!(output.status.success(), "{}{}", text(&output), dir.log());
     peer.join().expect("all have connected");
+}
+
+#[test]
+fn every_shard_uses_the_circuits_of_an_atm_port() {
+    if !enter() {
+        return;
+    }
+    let (near_dir, far_dir) = (TestDir::new("shards-atm"), TestDir::new("shards-atm-far"));
+    let port = |own: u8, other: u8, more: &str| {
+        format!(
+            "[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
+             address = \"10.9.0.{own}/24\"\n{more}[[port.pvc]]\nvc = \"0.100\"\n"
+        )
+    };
+    // The kernel has the address of the other board.
+    let _far = far_dir.up(&format!("name = \"lab\"\n{}", port(1, 2, "host = \"tun:khost\"\n")));
+    let board = near_dir.up(&format!("name = \"lab\"\nshards = 2\n{}{ECHO}", port(2, 1, "")));
+    board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.9.0.1");
+    let idle = board.status();
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
+    let piece: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
+    for round in 0..3 {
+        streams.iter_mut().for_each(|stream| echo(stream, &piece[round..]));
+    }
+    let status = board.status();
+    assert_eq!(status["services"][0]["counters"]["accepted"], CONNECTIONS, "{status}");
+    assert_eq!(status["counters"]["tcp"]["resets_out"], 0, "{status}");
+    let sessions = of_shards(&status, |shard| &shard["sessions"]);
+    assert!(sessions.iter().all(|count| *count > 0), "{sessions:?}");
+    // Shard 0 has the line, and shard 1 sends through it.
+    let to_line = of_shards(&status, |shard| &shard["counters"]["to_line"]);
+    assert!(to_line[0] == 0 && to_line[1] > 0, "{to_line:?}");
+    for size in ["56", "4000"] {
+        let ping = run("ping", &["-c", "2", "-W", "60", "-s", size, "10.9.0.2"]);
+        assert!(ping.status.success() && !text(&ping).contains("DUP!"), "{}", text(&ping));
+    }
+    drop(streams);
+    is_clean(&board, &idle);
 }
