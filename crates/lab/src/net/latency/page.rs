@@ -41,6 +41,7 @@ pub(super) fn html(latency: &Latency, command: &str) -> String {
         lead: latency.verdict.clone(),
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         is_folded: true,
+        has_contents: false,
         blocks,
         sections,
         foot: vec![format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION"))],
@@ -84,7 +85,7 @@ fn table(latency: &Latency) -> Grid {
 
 /// Returns the medians of round trips over time, a curve for each load.
 fn curves(latency: &Latency) -> Lines {
-    let line = |row: &LoadRow| {
+    let line = |(series, row): (usize, &LoadRow)| {
         let count = row.series.iter().map(|(at, _)| (at / POINT_SECONDS) as usize + 1).max().unwrap_or(0);
         let mut points = vec![Vec::new(); count];
         for (at, ms) in &row.series {
@@ -93,6 +94,7 @@ fn curves(latency: &Latency) -> Lines {
         let points = (0..).zip(points).map(|(at, ms)| (f64::from(at) * POINT_SECONDS, median(&ms)));
         Line {
             name: row.load.name().to_owned(),
+            series,
             points: points.collect(),
             dashed: row.load == LoadName::Idle,
         }
@@ -103,7 +105,7 @@ fn curves(latency: &Latency) -> Lines {
         description: "Median round trip in each tenth of a second, for each load".to_owned(),
         x: ("seconds".to_owned(), Scale::Linear),
         y: ("ms".to_owned(), Scale::Linear),
-        lines: latency.loads.iter().map(line).collect(),
+        lines: latency.loads.iter().enumerate().map(line).collect(),
         marks: Vec::new(),
     }
 }
