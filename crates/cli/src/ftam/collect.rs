@@ -132,13 +132,16 @@ impl Collect {
         mut report: Report,
     ) -> (Report, Vec<(String, Instant)>) {
         collection.place_all(&mut report);
+        peer.forget_refusal();
         let mut link = PersistentClient::new(peer, &collection.directory.join(STATE));
-        let (mut tasks, mut listed) = (Vec::new(), Vec::new());
+        let (mut tasks, mut listed, mut unmatched) = (Vec::new(), Vec::new(), Vec::new());
         let begun = Instant::now();
         for remote in &self.remotes {
             let argument = remote.without_alias().to_string();
             match list(&mut link, remote, self.transfer.retries).await {
                 Ok(found) => {
+                    unmatched
+                        .extend((remote.pattern.is_some() && found.is_empty()).then(|| argument.clone()));
                     tasks.extend(found.into_iter().map(|file| self.task(file, &argument, collection)));
                     listed.push(argument);
                 }
@@ -157,6 +160,10 @@ impl Collect {
             waiting.extend(due.map(|due| (task.remote.to_string(), *due)));
             due.is_none()
         });
+        // This look is the last one. A quiet night is no failure, but the pattern may be wrong.
+        if waiting.is_empty() && self.every.is_none() {
+            unmatched.iter().for_each(|argument| peer.note(&format!("kiban: {argument}: no file matches")));
+        }
         let mut policy = self.transfer.policy(peer.kind);
         policy.retry.resume = true;
         let (collection, jobs) = (Some(collection.clone()), self.parallel.jobs.into());

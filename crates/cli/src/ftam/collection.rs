@@ -192,16 +192,16 @@ impl Collection {
             if staged.symlink_metadata().is_err() {
                 moved = self.fetch(task, link, policy).await?;
                 let now = stat(link, &task.remote, &mut policy.retry.retries.clone()).await?;
-                // A peer that does not update the size while it writes may send more than that.
-                let length = staged.metadata().map_err(at(&staged))?.len();
-                let is_larger =
-                    now.is_binary() && now.bytes.is_some_and(|bytes| length > bytes.max(0) as u64);
-                if is_larger || now.is_same_version(&listed) != Some(true) {
+                let why = match now.is_same_version(&listed) {
+                    Some(true) => wrong_length(&now, staged.metadata().map_err(at(&staged))?.len()),
+                    _ => Some(
+                        "it changed while it was fetched: is --min-age shorter than the pauses of its writer?"
+                            .to_owned(),
+                    ),
+                };
+                if let Some(why) = why {
                     std::fs::remove_file(&staged).map_err(at(&staged))?;
-                    return Err(format!(
-                        "{}: it changed while it was fetched: is --min-age shorter than the pauses of its writer?",
-                        task.remote
-                    ));
+                    return Err(format!("{}: {why}", task.remote));
                 }
             }
             sync_directory(&task.root).map_err(at(&task.root))?;
@@ -243,6 +243,14 @@ impl Collection {
     }
 }
 
+/// Returns an error if a binary file of `length` bytes was received that has another size at the peer: it may
+/// be incomplete, or the peer does not update the size while it writes.
+fn wrong_length(attributes: &FileAttributes, length: u64) -> Option<String> {
+    let bytes = attributes.bytes.filter(|_| attributes.is_binary())?;
+    let differs = u64::try_from(bytes) != Ok(length);
+    differs.then(|| format!("the responder lists {bytes} bytes, but sent {length}: it was not collected"))
+}
+
 /// Gives a file a new name that must not exist, and removes the old one. After a kill between the two steps,
 /// the file is linked again, so that it appears twice if the first one was taken away.
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -257,4 +265,31 @@ fn link(from: &Path, to: &Path) -> std::io::Result<()> {
         linked => linked?,
     }
     std::fs::remove_file(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_file_must_have_the_size_that_the_peer_lists() {
+        let listed = |kind: &str, bytes| FileAttributes {
+            kind: Some(kind.to_owned()),
+            bytes,
+            ..FileAttributes::default()
+        };
+        let (binary, text) = ("FTAM-3 binary", "FTAM-1 text");
+        assert!(listed(binary, Some(7)).is_binary(), "otherwise the test tests nothing");
+        for (kind, bytes, is_wrong) in [
+            (binary, Some(7), false),
+            (binary, Some(8), true),
+            (binary, Some(6), true),
+            (binary, Some(-1), true),
+            (binary, None, false),
+            // Line ends may count differently at the peer.
+            (text, Some(8), false),
+        ] {
+            assert_eq!(wrong_length(&listed(kind, bytes), 7).is_some(), is_wrong, "{kind} {bytes:?}");
+        }
+    }
 }

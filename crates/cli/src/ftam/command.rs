@@ -54,8 +54,8 @@ enum What {
     Mirror(Mirror),
     /// Move files from a peer to a local directory, once or on a schedule.
     #[command(after_help = "Examples:\
-            \n  kiban ftam collect --every 5m exchange:calls /var/spool/cdr\
-            \n  kiban ftam collect -j 4 --once 'ftam://collector@exchange.example/calls/*.cdr' cdr\
+            \n  kiban ftam collect --every 5m 'exchange:closed-*.cdr' /var/spool/cdr\
+            \n  kiban ftam collect -j 4 --min-age 15m 'ftam://collector@exchange.example/calls/*.cdr' cdr\
             \n\nEach file appears in LOCAL once and complete, and is then deleted at the peer, even if the\
             \nprogram is killed. Its journal is in LOCAL/.kiban-collect.")]
     Collect(Collect),

@@ -43,6 +43,8 @@ pub(super) struct Peer {
     /// An association that a shell keeps for its next command, and the directory of its local files.
     idle: Mutex<Option<(PathBuf, Client)>>,
     keeps: bool,
+    /// The error of a login that was refused. It is not tried again, because the peer may lock the user out.
+    refusal: Mutex<Option<String>>,
 }
 
 impl Peer {
@@ -68,6 +70,7 @@ impl Peer {
             min_age,
             idle: Mutex::default(),
             keeps: false,
+            refusal: Mutex::default(),
         }
     }
 
@@ -85,6 +88,11 @@ impl Peer {
     pub(super) fn is_of(&self, remote: &Remote) -> bool {
         let ClientConfig { host, port, initiator, .. } = &self.config;
         (host, *port, &initiator.user) == (&remote.host, remote.port, &remote.user)
+    }
+
+    /// Lets a new round log in again after a refusal.
+    pub(super) fn forget_refusal(&self) {
+        *lock(&self.refusal) = None;
     }
 
     /// Returns whether an association is kept.
@@ -174,12 +182,21 @@ impl PersistentClient {
     }
 
     async fn client(&mut self) -> Result<&mut Client, String> {
-        let (host, has_user) = (self.peer.host.clone(), self.peer.has_user);
+        if let Some(refusal) = &*lock(&self.peer.refusal) {
+            return Err(refusal.clone());
+        }
+        let peer = self.peer.clone();
+        let host = &peer.host;
         self.connect().await.map_err(|error| match &error {
-            ConnectError::Refused(failure)
-                if !has_user && says(failure, ErrorIdentifier::FILESTORE_PASSWORD) =>
-            {
-                format!("{host}: {error}; the address names no user: write ftam://USER@{host}/")
+            ConnectError::Refused(failure) if says(failure, ErrorIdentifier::FILESTORE_PASSWORD) => {
+                let hint = match peer.has_user {
+                    true => String::new(),
+                    false => format!("; the address names no user: write ftam://USER@{host}/"),
+                };
+                let refusal = format!("{host}: {error}{hint}");
+                // In a shell, the next command may succeed.
+                *lock(&peer.refusal) = (!peer.keeps).then(|| refusal.clone());
+                refusal
             }
             _ => format!("{host}: {error}"),
         })

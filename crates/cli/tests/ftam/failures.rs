@@ -245,9 +245,12 @@ fn a_refused_login_is_not_repeated_for_each_file() {
     }
     let mut put = dir.command(&["put", "-j", "4", "*.cdr", &remote(server.port, "")]);
     said(put.env("KIBAN_FTAM_PASSWORD", "guess").output().expect("it was built"), "2020");
-    // The server has seen one login only, and accepts the right password at once.
+    let names = ["0.cdr", "1.cdr", "2.cdr"].map(|name| remote(server.port, name));
+    let mut get = dir.command(&["get", &names[0], &names[1], &names[2], "got/"]);
+    said(get.env("KIBAN_FTAM_PASSWORD", "guess").output().expect("it was built"), "2020");
+    // The server has seen one login of each, and accepts the right password at once.
     dir.run(&["put", "-q", "*.cdr", &remote(server.port, "")]);
-    assert_eq!(server.log.count("login refused"), 1);
+    assert_eq!(server.log.count("login refused"), 2);
 }
 
 #[test]
