@@ -2,7 +2,7 @@
 //! NIC.
 
 use super::machine::Stack;
-use crate::edge::{StreamId, Upper};
+use crate::edge::{Edge, StreamId, Upper};
 use crate::error::HostError;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -202,15 +202,7 @@ impl Stack {
             stream.page = None;
         }
         if written < length.min(most) {
-            writer.wait_for_room();
-            if out_of_pages && !stream.waits_for_page {
-                stream.waits_for_page = true;
-                edge.page_line.push_for_page(id);
-            } else if written == 0 && !stream.waits_for_page && writer.is_empty() {
-                // Nothing is in flight, so only memory that others release can wake this writer.
-                stream.waits_for_page = true;
-                edge.page_line.push(id);
-            }
+            wait_for_room(edge, &mut writer, id, out_of_pages, written);
         }
         *unsettled |= written > 0 || out_of_pages;
         Ok(written)
@@ -240,9 +232,10 @@ impl Stack {
             pages.push(page);
         }
         if pages.is_empty() {
-            drop(writer);
-            let none = |_: &mut Page, _, _| unreachable!("there is no room or no page");
-            return self.write_by(id, most, most, none).map(|_| None);
+            let out_of_pages = room > 0;
+            wait_for_room(edge, &mut writer, id, out_of_pages, 0);
+            *unsettled |= out_of_pages;
+            return Ok(None);
         }
         let mut left = room;
         let mut parts: Vec<&mut [u8]> = Vec::with_capacity(pages.len());
@@ -390,5 +383,26 @@ impl Stack {
     /// Returns the session of a stream.
     pub(crate) fn session(&mut self, id: StreamId) -> Result<tcp::SessionId, HostError> {
         Ok(self.edge.stream(id).ok_or(HostError::UnknownStream)?.session)
+    }
+}
+
+/// Lets the writer of a stream wait for room after `written` bytes, or for a page.
+#[inline]
+fn wait_for_room(
+    edge: &mut Edge,
+    writer: &mut tcp::Writer<'_>,
+    id: StreamId,
+    out_of_pages: bool,
+    written: usize,
+) {
+    writer.wait_for_room();
+    let Some(stream) = edge.stream(id).filter(|stream| !stream.waits_for_page) else { return };
+    if out_of_pages {
+        stream.waits_for_page = true;
+        edge.page_line.push_for_page(id);
+    } else if written == 0 && writer.is_empty() {
+        // Nothing is in flight, so only memory that others release can wake this writer.
+        stream.waits_for_page = true;
+        edge.page_line.push(id);
     }
 }

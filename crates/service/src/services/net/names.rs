@@ -68,20 +68,24 @@ impl Names {
         Ok(names)
     }
 
-    /// Reads lists of servers that have arrived: addresses with ports, separated by spaces.
+    /// Reads lists of servers that have arrived: addresses with ports, separated by spaces. The last one
+    /// counts.
     pub(super) fn on_ready(&mut self) {
         let mut room = [0; LIST_BYTES_MAX];
+        let mut last: Option<Vec<SocketAddr>> = None;
         while let Some(changes) = &self.changes {
             match rustix::net::recv(changes, &mut room[..], RecvFlags::DONTWAIT) {
                 Ok((1.., length)) => {
                     let text = String::from_utf8_lossy(&room[..length]);
-                    let servers = text.split_whitespace().filter_map(|word| word.parse().ok());
-                    self.replace(&servers.collect::<Vec<_>>());
+                    last = Some(text.split_whitespace().filter_map(|word| word.parse().ok()).collect());
                 }
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
                 // The other end is closed.
                 _ => self.changes = None,
             }
+        }
+        if let Some(servers) = last {
+            self.replace(&servers);
         }
     }
 
