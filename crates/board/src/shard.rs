@@ -17,7 +17,7 @@
 //!                  except changes of addresses and routes, and packets for an ATM port, which wait. A shard
 //!                  that is short of receive memory drops packets for other shards.
 
-use crate::port::{AtmPort, LinkEvent};
+use crate::port::LinkEvent;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::ethernet::{self, HEADER_BYTES};
@@ -128,19 +128,20 @@ impl Shard {
         self.outbox.push_back((to, Parcel(contents)));
     }
 
-    /// Passes the packets of this shard for an ATM port to shard 0, or the peers of its circuits to the
-    /// others.
-    pub(crate) fn settle_atm(&mut self, port: usize, atm: &mut AtmPort) {
-        if self.number == 0 {
-            return atm.report_peers(&mut |circuit, peer| {
-                self.broadcast(|| Some(Contents::Peer { port, circuit, peer }));
-            });
-        }
-        let from = self.number;
-        for (circuit, pdu) in atm.take_outgoing() {
-            self.counters.to_line += 1;
-            self.outbox.push_back((0, Parcel(Contents::Outgoing { from, port, circuit, pdu })));
-        }
+    /// Returns whether the lines of ATM ports belong to this shard.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Passes the peer of a circuit to the other shards.
+    pub(crate) fn tell_peer(&mut self, port: usize, circuit: u32, peer: Option<Ipv4Addr>) {
+        self.broadcast(|| Some(Contents::Peer { port, circuit, peer }));
+    }
+
+    /// Passes a packet of this shard for an ATM port to shard 0.
+    pub(crate) fn send_to_line(&mut self, port: usize, circuit: u32, pdu: Pdu) {
+        self.counters.to_line += 1;
+        self.send(0, Contents::Outgoing { from: self.number, port, circuit, pdu });
     }
 
     /// Queues a message of shard 0, if there is one, for all others.

@@ -87,7 +87,17 @@ impl Stack {
             match port {
                 Port::Atm(atm) => {
                     atm.settle(cx, &mut up);
-                    ip.shard.iter_mut().for_each(|shard| shard.settle_atm(index, atm));
+                    match ip.shard.as_mut() {
+                        Some(shard) if shard.has_lines() => {
+                            atm.report_peers(&mut |circuit, peer| shard.tell_peer(index, circuit, peer));
+                        }
+                        Some(shard) => {
+                            for (circuit, pdu) in atm.take_outgoing() {
+                                shard.send_to_line(index, circuit, pdu);
+                            }
+                        }
+                        None => {}
+                    }
                 }
                 Port::Vi(_) | Port::Efe => {}
                 Port::Packets(packets) => packets.settle(cx, &mut up),

@@ -11,10 +11,6 @@ use std::time::Duration;
 /// Default for the number of remote directories to list.
 pub(super) const DIRECTORIES_MAX: usize = 10_000;
 
-/// Default for the time without a change after which a remote file may be deleted. Equipment that writes one
-/// record at a time pauses for seconds; a nightly collection can wait for a minute.
-pub(super) const MIN_AGE: Duration = Duration::from_secs(60);
-
 /// Arguments common to all transfers.
 #[derive(Args, Clone)]
 pub(super) struct Transfer {

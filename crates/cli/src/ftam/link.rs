@@ -2,7 +2,6 @@
 //! of its transfers.
 
 use super::address::Remote;
-use super::arguments::MIN_AGE;
 use super::kinds::{Kind, Progress};
 use crate::output::{note, print, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,6 +22,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Minimum time between two lines of JSON about the progress of a transfer.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The default of --min-age.
+const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// Hint printed for a failed transfer that can be resumed.
 const GOES_ON: &str = "; use --resume to continue";

@@ -21,6 +21,7 @@ pub mod admission;
 pub mod client;
 pub(crate) mod exchanges;
 mod lines;
+mod nonce;
 pub(crate) mod probes;
 pub mod protocol;
 pub mod server;

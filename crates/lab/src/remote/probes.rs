@@ -14,7 +14,7 @@
 //! Load      connections that carry as much as they can, in both directions. They are reset at the end, so
 //!           that data in the buffers of the hosts does not disturb the next measurement.
 
-use super::protocol::Nonce;
+use super::nonce::Nonce;
 use crate::mix::real::wire::NONCE_OCTETS;
 use kiban_base::Instant;
 use kiban_measure::capture::clock_offset;

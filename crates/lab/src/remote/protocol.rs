@@ -42,47 +42,17 @@ pub use super::lines::{
     DeadlineReader, HELLO_BYTES_MAX, LINE_BYTES_MAX, LINE_TIME, Lines, REPLY_BYTES_MAX, plain, read_message,
     read_message_until, write_message,
 };
+pub use super::nonce::{Nonce, VERSION};
 use super::probes::{ProbeOutcome, ProbeRequest};
-use crate::mix::real::wire::NONCE_OCTETS;
 use crate::mix::{FlowSample, MixRequest, MixTotal};
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
-use kiban_os::random;
 use serde::{Deserialize, Serialize};
-use std::io;
 
-/// The version of the protocol, which must be the same on both sides.
-pub const VERSION: u32 = 7;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
 /// The maximum number of times that a cookie is sent. It is retransmitted because any datagram may be lost.
 pub const COOKIE_TRIES_MAX: usize = 25;
-
-/// The secret of a measurement: 128 random bits, which the client draws for each request. A stranger cannot
-/// guess it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Nonce([u8; 16]);
-
-impl Nonce {
-    /// Draws a nonce.
-    ///
-    /// # Errors
-    /// The system cannot provide random numbers.
-    pub fn random() -> io::Result<Nonce> {
-        random::bytes().map(Nonce)
-    }
-
-    /// Returns the first octets of a data connection, and of a datagram with a cookie: the name of the
-    /// protocol (9 octets), its version (4), and the nonce (16).
-    pub fn greeting(&self) -> Vec<u8> {
-        [&b"kiban-lab"[..], &VERSION.to_be_bytes(), &self.0].concat()
-    }
-
-    /// Returns the part of the nonce with which a datagram of cells begins.
-    pub(crate) fn prefix(&self) -> [u8; NONCE_OCTETS] {
-        *self.0.first_chunk().expect("a nonce has 16 octets")
-    }
-}
 
 /// The first message of a client.
 #[derive(Clone, Serialize, Deserialize)]

@@ -7,8 +7,8 @@
 //! Innocent  a router that is congested changes ECT to CE, which is what ECN is for. A changed DSCP is
 //!           reported, but is no fault: networks may rewrite it (RFC 2474 §2).
 
-use super::probe;
-use super::report::{Cause, Finding};
+use super::finding::{Cause, Finding};
+use super::probe::probe;
 use crate::engine::Failure;
 use crate::net::latency::Exchange;
 use crate::remote::client::Client;

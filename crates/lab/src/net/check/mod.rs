@@ -10,23 +10,24 @@
 //!           negotiation of TCP is not tested.
 
 mod ecn;
+mod finding;
 mod mtu;
+mod probe;
 mod report;
 mod reset;
 
 pub use ecn::EcnReport;
+pub use finding::{Cause, Finding};
 pub use mtu::MtuReport;
-pub use report::{Cause, Check, Finding};
+pub use report::Check;
 pub use reset::ResetReport;
 
-use super::latency::{Prober, here, open};
+use super::latency::here;
 use crate::engine::Failure;
 use crate::remote::client::Client;
-use crate::remote::probes::{ProbeOutcome, ProbeRequest};
-use crate::remote::protocol::{Request, Work};
-use kiban_measure::{Datagrams, Settings};
+use crate::remote::protocol::Work;
+use kiban_measure::Settings;
 use kiban_os::Clock;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A request for a check.
@@ -36,8 +37,6 @@ pub struct CheckRequest {
     pub idle: Duration,
 }
 
-/// The announced length of a series of probes.
-const LENGTH: Duration = Duration::from_secs(30);
 /// The shortest and the longest time to wait for replies. The shortest is more than a busy host delays them.
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
 
@@ -75,25 +74,4 @@ fn connection(client: &mut Client) -> Result<(u32, Duration), Failure> {
     client.end()?;
     let info = info.map_err(|error| here(&error))?;
     Ok((info.snd_mss, Duration::from_micros(info.rtt_us.into())))
-}
-
-/// Calls `act` with a prober and its socket, and returns its result with the server's observations. Replies
-/// have the type of service `tos`.
-fn probe<T>(
-    client: &mut Client,
-    clock: Clock,
-    octets_max: usize,
-    tos: Option<u8>,
-    act: impl FnOnce(&mut Prober<'_>, &Datagrams) -> Result<T, Failure>,
-) -> Result<(T, ProbeOutcome), Failure> {
-    let most = client.welcome().trial_seconds_max.saturating_mul(1000);
-    let millis = (LENGTH.as_millis() as u32).min(most);
-    let request = ProbeRequest { millis, up: 0, down: 0, tos };
-    let ready = client.request(|nonce| Request::Probe { nonce, request })?;
-    let to = SocketAddr::new(client.peer().ip(), ready.datagrams);
-    let socket = open(to.ip()).map_err(|error| here(&error))?;
-    let mut prober = Prober::new(&socket, to, ready.nonce, clock, octets_max);
-    let done = prober.prove().and_then(|()| act(&mut prober, &socket));
-    let outcome = client.end_probes()?;
-    done.map(|done| (done, outcome))
 }

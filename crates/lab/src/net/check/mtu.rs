@@ -9,8 +9,8 @@
 //!           the boundary's length is lost, too).
 //! Limits    replies are tested up to the path MTU to the host, because they are never longer than probes.
 
-use super::probe;
-use super::report::{Cause, Finding};
+use super::finding::{Cause, Finding};
+use super::probe::probe;
 use crate::engine::Failure;
 use crate::net::latency::Prober;
 use crate::remote::client::Client;

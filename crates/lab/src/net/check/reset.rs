@@ -8,7 +8,7 @@
 //!           and a connection that stalls: it times out, which is reported, but is no reset. If a host has
 //!           sent any reset meanwhile, on whatever connection, none is called forged.
 
-use super::report::{Cause, Finding};
+use super::finding::{Cause, Finding};
 use crate::engine::Failure;
 use crate::net::trial::task::broken;
 use crate::remote::client::Client;

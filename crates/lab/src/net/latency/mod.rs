@@ -18,10 +18,12 @@ mod grade;
 mod page;
 mod phase;
 mod report;
+mod request;
 
 pub use figures::{Fate, Percentiles};
 pub use grade::Grade;
 pub use report::{Latency, LoadName, LoadRow};
+pub use request::LatencyRequest;
 
 use crate::engine::Failure;
 use crate::remote::client::Client;
@@ -32,15 +34,6 @@ use std::time::Duration;
 
 /// The interval of probes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
-
-/// A request for a measurement of latency under load.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct LatencyRequest {
-    /// Connections in each loaded direction.
-    pub connections: u16,
-    /// The length of each loaded phase. The idle phase is half as long.
-    pub length: Duration,
-}
 
 /// Measures latency under load to a server, `host`; calls `progress` with each load.
 ///

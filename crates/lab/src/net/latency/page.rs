@@ -1,6 +1,6 @@
 //! The page of latency under load: the verdict, the figures, and the round trips over time.
 
-use super::Grade;
+use super::grade::Grade;
 use super::report::{Latency, LoadName, LoadRow};
 use crate::report::picture::{Line, Lines, Scale};
 use crate::report::{Badge, Block, Document, Grid, Section, Tone};
@@ -10,7 +10,14 @@ use crate::table::readable;
 /// The interval of a point of the curves, s.
 const POINT_SECONDS: f64 = 0.1;
 
-pub(super) fn html(latency: &Latency, command: &str) -> String {
+impl Latency {
+    /// Returns the HTML page; `command` is the command that creates it.
+    pub fn html(&self, command: &str) -> String {
+        html(self, command)
+    }
+}
+
+fn html(latency: &Latency, command: &str) -> String {
     let facts = [
         ("Host", format!("{} ({}, {})", latency.host, latency.address, latency.kernel)),
         ("Load", format!("{} TCP connections per direction, {} s", latency.connections, latency.seconds)),

@@ -2,8 +2,9 @@
 
 use super::clocks::Clocks;
 use super::figures::{Fate, Percentiles};
+use super::grade::Grade;
 use super::phase::Observed;
-use super::{Grade, LatencyRequest};
+use super::request::LatencyRequest;
 use crate::engine::Failure;
 use crate::table::{Table, readable};
 use serde::Serialize;
@@ -158,11 +159,6 @@ impl Latency {
             seconds: request.length.as_secs_f64(),
             loads,
         })
-    }
-
-    /// Returns the HTML page; `command` is the command that creates it.
-    pub fn html(&self, command: &str) -> String {
-        super::page::html(self, command)
     }
 }
 
