@@ -50,7 +50,7 @@ impl Stack {
         let cx = &mut Context { now: *now, memory, rng, copies };
         // Frames that have been sent make room in the queues, and their memory is freed.
         ports.iter_mut().for_each(|port| port.advance(cx));
-        if let Some(shard) = ip.shard.as_mut().filter(|shard| shard.number == 0) {
+        if let Some(shard) = ip.shard.as_mut().filter(|shard| shard.has_lines()) {
             for (port, place) in ports.iter_mut().enumerate() {
                 let Port::Atm(atm) = place else { continue };
                 atm.queue_outgoing(cx, &mut |to, circuit| shard.send(to, Contents::Credit { port, circuit }));

@@ -217,7 +217,7 @@ impl Stack {
         source: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
     ) -> Result<Option<Result<usize, E>>, HostError> {
         self.check_writable(id)?;
-        let Stack { edge, memory, copies, ip, unsettled, .. } = &mut *self;
+        let Stack { edge, memory, copies, ip, unsettled, .. } = self;
         let (others_wait, is_line_empty) = (edge.page_line.wants_pages(), edge.page_line.is_empty());
         let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
         let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);

@@ -184,7 +184,9 @@ impl PersistentClient {
     }
 
     async fn client(&mut self) -> Result<&mut Client, String> {
-        if let Some(refusal) = &*lock(&self.peer.refusal) {
+        if self.client.is_none()
+            && let Some(refusal) = &*lock(&self.peer.refusal)
+        {
             return Err(refusal.clone());
         }
         let peer = self.peer.clone();

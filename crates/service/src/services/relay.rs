@@ -4,9 +4,9 @@
 //! Half-close       the directions end independently: a FIN on one side is passed on as a FIN on the other,
 //!                  after all data before it. A reset is passed on as a reset.
 //! Back-pressure    what the socket does not accept stays in the board's receive window, which closes. Bytes
-//!                  from a kernel's socket are received into the board's pages, if there is room; otherwise
-//!                  a relay holds at most one piece. Then the socket's buffer fills. A socket is
-//!                  not watched for events that the relay cannot use.
+//!                  from a kernel's socket are received into the board's pages, if there is room; from
+//!                  others, a relay holds at most one piece. Then the socket's buffer fills. A socket is not
+//!                  watched for events that the relay cannot use.
 //! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
 //!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
 //!                  TCP_NODELAY release them.
@@ -725,7 +725,8 @@ impl Relay {
         let is_urgent = is_at_mark(self.socket.as_fd());
         let most = if is_urgent { 1 } else { piece.len() };
         // A copy less, if the bytes can go to the stream at once.
-        let is_direct = self.inward.is_empty() && !self.options.is_corked() && !is_urgent && self.skips == 0;
+        let goes_on = self.inward.is_empty() && !self.options.is_corked() && !is_urgent && self.skips == 0;
+        let is_direct = goes_on && matches!(self.socket, Line::Tcp(_));
         let received = match &self.socket {
             Line::Tcp(socket) if is_direct => {
                 let read = |parts: &mut [&mut [u8]]| receive_into(socket, parts);
@@ -757,7 +758,7 @@ impl Relay {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         };
-        if is_direct && matches!(self.socket, Line::Tcp(_)) {
+        if is_direct {
             counters.bytes_out += count as u64;
             return Ok(true);
         }
@@ -790,7 +791,9 @@ impl Relay {
         self.inward_sent += count;
         counters.bytes_out += count as u64;
         // Without bytes to write, only a read finds out whether there is room.
-        self.is_blocked = if waiting > 0 { count < released } else { self.is_blocked };
+        if waiting > 0 {
+            self.is_blocked = count < released;
+        }
         if self.inward_sent == self.inward.len() {
             (self.inward, self.inward_sent) = (Vec::new(), 0);
             self.held_until = Instant::NEVER;

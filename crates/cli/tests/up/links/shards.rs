@@ -12,6 +12,16 @@ use std::process::Stdio;
 /// Connections enough that each of two shards gets some, except with a probability of 2^-63.
 const CONNECTIONS: usize = 64;
 
+/// Opens connections to the board's echo service, and echoes on all of them several times.
+fn echoing() -> Vec<TcpStream> {
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
+    let piece: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
+    for round in 0..3 {
+        streams.iter_mut().for_each(|stream| echo(stream, &piece[round..]));
+    }
+    streams
+}
+
 fn board(link: &str, shards: usize) -> String {
     format!("shards = {shards}\n{}{ECHO}", lan(link, "", 1500))
 }
@@ -31,11 +41,7 @@ fn the_kernel_reaches_every_shard_of_a_board() {
         let dir = TestDir::new("shards");
         let mut board = dir.up(&board(link, 2));
         let idle = board.status();
-        let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
-        let piece: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
-        for round in 0..3 {
-            streams.iter_mut().for_each(|stream| echo(stream, &piece[round..]));
-        }
+        let streams = echoing();
         // One status, one set of counters.
         let status = board.status();
         let service = &status["services"][0];
@@ -288,11 +294,7 @@ fn every_shard_uses_the_circuits_of_an_atm_port() {
     let board = near_dir.up(&format!("name = \"lab\"\nshards = 2\n{}{ECHO}", port(2, 1, "")));
     board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.9.0.1");
     let idle = board.status();
-    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
-    let piece: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
-    for round in 0..3 {
-        streams.iter_mut().for_each(|stream| echo(stream, &piece[round..]));
-    }
+    let streams = echoing();
     let status = board.status();
     assert_eq!(status["services"][0]["counters"]["accepted"], CONNECTIONS, "{status}");
     assert_eq!(status["counters"]["tcp"]["resets_out"], 0, "{status}");
