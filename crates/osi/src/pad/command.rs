@@ -5,12 +5,14 @@
 //!                                      D shows the user data, P hides it
 //! CLR   STAT   RESET   INT             clear; status; reset; interrupt
 //! PAR?  PAR?1,2   SET1:0,2:1   SET?1:0 read; set; set and read parameters
-//! PROF90                               take a profile
+//! RPAR?  RPAR?1  RSET1:0  RSET?1:0     the same for the parameters of a PAD at the other end
+//! PROF90   ICLR                        take a profile; invite the other end to clear
 //! BREAK                                an extension: what the break key does
 //! ```
 
 use super::parameters::Profile;
 use super::{LINE_BYTES_MAX, PROTOCOL};
+use crate::wire::x29::Message;
 use crate::x25::{Address, AddressBlock, Call, Facilities};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,6 +38,8 @@ pub enum Command {
     Set(Vec<(u8, u8)>),
     /// Sets parameters and shows them.
     SetAndRead(Vec<(u8, u8)>),
+    /// Sends a message to a PAD at the other end: reads or sets its parameters, or invites it to clear.
+    Remote(Message),
     /// Sets all parameters to those of a profile.
     Profile(Profile),
 }
@@ -60,6 +64,7 @@ impl Command {
             "RESET" => return Ok(Command::Reset),
             "INT" => return Ok(Command::Interrupt),
             "BREAK" => return Ok(Command::Break),
+            "ICLR" => return Ok(Command::Remote(Message::InvitationToClear)),
             _ => {}
         }
         if let Some(list) = word.strip_prefix("PAR?") {
@@ -70,6 +75,15 @@ impl Command {
         }
         if let Some(list) = word.strip_prefix("SET") {
             return pairs(list).map(Command::Set);
+        }
+        if let Some(list) = word.strip_prefix("RPAR?") {
+            return numbers(list).map(|references| Command::Remote(Message::Read(references)));
+        }
+        if let Some(list) = word.strip_prefix("RSET?") {
+            return pairs(list).map(|pairs| Command::Remote(Message::SetAndRead(pairs)));
+        }
+        if let Some(list) = word.strip_prefix("RSET") {
+            return pairs(list).map(|pairs| Command::Remote(Message::Set(pairs)));
         }
         if let Some(number) = word.strip_prefix("PROF") {
             let number = number.parse().map_err(|_| CommandError)?;
@@ -174,6 +188,12 @@ mod tests {
             ("PAR? 1,2", Ok(Command::Read(vec![1, 2]))),
             ("set 2:0, 3:126", Ok(Command::Set(vec![(2, 0), (3, 126)]))),
             ("SET? 4:20", Ok(Command::SetAndRead(vec![(4, 20)]))),
+            ("rpar?", Ok(Command::Remote(Message::Read(vec![])))),
+            ("RPAR? 2", Ok(Command::Remote(Message::Read(vec![2])))),
+            ("RSET 2:0", Ok(Command::Remote(Message::Set(vec![(2, 0)])))),
+            ("rset? 2:0", Ok(Command::Remote(Message::SetAndRead(vec![(2, 0)])))),
+            ("RSET", Err(CommandError)),
+            ("iclr", Ok(Command::Remote(Message::InvitationToClear))),
             ("prof 91", Ok(Command::Profile(Profile::Transparent))),
             ("prof 7", Err(CommandError)),
             ("45678901", Ok(Command::Select(call("45678901", b"")))),

@@ -4,7 +4,7 @@ use super::LINE_BYTES_MAX;
 use super::command::Command;
 use super::parameters::{COUNT, Parameters, Profile, reference};
 use crate::wire::x25::diagnostic;
-use crate::wire::x29::{Error, Fault, Message};
+use crate::wire::x29::{Error, Fault, Indicated, Message};
 use crate::x25::{Call, Cause, Indication};
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -73,6 +73,8 @@ pub struct Pad {
     next_page: Option<Vec<u8>>,
     /// A recall character besides that of parameter 1.
     escape: Option<u8>,
+    /// Whether the user has sent a message to a PAD at the other end, which may answer with its parameters.
+    asks_remote: bool,
     output: VecDeque<Output>,
 }
 
@@ -95,6 +97,7 @@ impl Pad {
             lines: 0,
             next_page: None,
             escape: None,
+            asks_remote: false,
             output: VecDeque::new(),
         }
     }
@@ -386,10 +389,16 @@ impl Pad {
             }
             Ok(Command::Break) if is_connected => self.on_break(),
             Ok(Command::Read(references)) => self.show(&references),
+            Ok(Command::Remote(message)) if is_connected => {
+                self.asks_remote = true;
+                self.message(&message);
+            }
             Ok(Command::Set(pairs)) => self.on_set_command(&pairs, false),
             Ok(Command::SetAndRead(pairs)) => self.on_set_command(&pairs, true),
             Ok(Command::Profile(profile)) => self.parameters = Parameters::new(profile),
-            Ok(Command::Reset | Command::Interrupt | Command::Break) | Err(_) => self.signal("ERR"),
+            Ok(Command::Reset | Command::Interrupt | Command::Break | Command::Remote(_)) | Err(_) => {
+                self.signal("ERR");
+            }
         }
     }
 
@@ -400,24 +409,17 @@ impl Pad {
             self.turn_page();
         }
         if shows || results.iter().any(|(_, result)| result.is_err()) {
-            let text = results.iter().map(|(of, result)| match (result, self.parameters.get(*of)) {
-                (Ok(()), Ok(value)) => format!("{of}:{value}"),
-                _ => format!("{of}:INV"),
-            });
-            let text: Vec<String> = text.collect();
-            self.signal(&format!("PAR{}", text.join(",")));
+            let value = |(of, result): (u8, Result<(), Fault>)| (of, result.and(self.parameters.get(of)));
+            let values: Vec<Indicated> = results.into_iter().map(value).collect();
+            self.signal(&format!("PAR{}", listed(&values)));
         }
     }
 
     fn show(&mut self, references: &[u8]) {
         let all: Vec<u8> = (1..=COUNT as u8).collect();
         let references = if references.is_empty() { &all } else { references };
-        let text = references.iter().map(|of| match self.parameters.get(*of) {
-            Ok(value) => format!("{of}:{value}"),
-            Err(_) => format!("{of}:INV"),
-        });
-        let text: Vec<String> = text.collect();
-        self.signal(&format!("PAR{}", text.join(",")));
+        let values: Vec<Indicated> = references.iter().map(|of| (*of, self.parameters.get(*of))).collect();
+        self.signal(&format!("PAR{}", listed(&values)));
     }
 
     fn clear(&mut self) {
@@ -488,6 +490,7 @@ impl Pad {
         self.idle_due = Instant::NEVER;
         self.parameters = self.initial;
         self.is_stopped = false;
+        self.asks_remote = false;
         self.signal(signal);
         self.prompt();
     }
@@ -585,6 +588,9 @@ impl Pad {
                 self.forward();
                 self.clear();
             }
+            Ok(Message::Indication(values)) if self.asks_remote => {
+                self.signal(&format!("RPAR{}", listed(&values)));
+            }
             Ok(Message::Indication(_)) => self.message(&Message::Error(Error::Unsolicited(0))),
             Ok(Message::Reselection) => {
                 let code = bytes.first().copied().unwrap_or(0);
@@ -603,6 +609,15 @@ impl Pad {
         }
         pairs.iter().filter_map(|(of, value)| Some((*of, self.parameters.set(*of, *value).err()?))).collect()
     }
+}
+
+/// Returns parameters as service signals show them (X.28 §3.5.13).
+fn listed(values: &[Indicated]) -> String {
+    let text = values.iter().map(|(of, value)| match value {
+        Ok(value) => format!("{of}:{value}"),
+        Err(_) => format!("{of}:INV"),
+    });
+    text.collect::<Vec<String>>().join(",")
 }
 
 /// Returns the clear service signal (X.28 §3.5.6).

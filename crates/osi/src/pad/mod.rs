@@ -10,8 +10,7 @@
 //! Limits           a command line of [`LINE_BYTES_MAX`] characters; a buffer of one packet; messages
 //!                  as long as X.29's decoder accepts.
 //! Not implemented  calls from hosts, the service signals in other languages, charging, parity (parameter 21,
-//!                  which keeps its initial value; setting it fails), reselection, and commands for the
-//!                  parameters of a remote PAD (RPAR, RSET, ICLR).
+//!                  which keeps its initial value; setting it fails), and reselection.
 
 mod command;
 mod machine;

@@ -288,3 +288,23 @@ fn a_terminal_is_stopped_while_there_is_no_room() {
     world.pad.set_room(false);
     assert_eq!(shown(&world.outputs()), "");
 }
+
+#[test]
+fn a_user_reads_and_sets_the_parameters_of_a_pad_at_the_other_end() {
+    let mut world = World::connected(Profile::Simple);
+    // An indication that nobody asked for is an error.
+    let error = Message::Error(Error::Unsolicited(0)).write();
+    assert_eq!(sent(&world.host(&[0, 2, 1], true)), [(error, true)]);
+
+    assert_eq!(sent(&world.types("\x10rpar?2,3\r")), [(Message::Read(vec![2, 3]).write(), true)]);
+    let outputs = world.host(&[0, 2, 1, 0x83, 1], true);
+    assert_eq!((shown(&outputs).trim(), sent(&outputs)), ("RPAR2:1,3:INV", vec![]));
+    assert_eq!(sent(&world.types("\x10rset 2:0\r")), [(Message::Set(vec![(2, 0)]).write(), true)]);
+    assert_eq!(sent(&world.types("\x10rset?2:0\r")), [(Message::SetAndRead(vec![(2, 0)]).write(), true)]);
+    assert_eq!(world.pad.parameters().get(2), Ok(1), "the PAD's own parameter");
+    assert_eq!(sent(&world.types("\x10iclr\r")), [(Message::InvitationToClear.write(), true)]);
+
+    // Without a call there is no other end.
+    let mut world = World::new(Profile::Simple);
+    assert!(shown(&world.types("iclr\r")).contains("ERR"));
+}
