@@ -98,10 +98,12 @@ impl Entrance<Socket> {
     }
 }
 
-/// Prepares a TCP socket for a relay, which passes everything on at once and in order.
+/// Prepares a TCP socket for a relay, which passes everything on at once and in order. The kernel probes idle
+/// peers (tcp_keepalive_time of tcp(7)), so that the connection to one that has gone does not stay for ever.
 pub(super) fn set_up_relayed(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
+    socket.set_keepalive(true)?;
     socket.set_out_of_band_inline(true)
 }
 
@@ -155,5 +157,12 @@ mod tests {
         let why = admit("clients", 3, 256, full).expect_err("no watch");
         assert!(why.starts_with("the board cannot watch the socket: No space left"), "{why}");
         assert!(!why.contains("256"), "{why}");
+    }
+
+    #[test]
+    fn the_kernel_probes_the_idle_peers_of_a_relay() {
+        let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        set_up_relayed(&socket).expect("TCP has these options");
+        assert!(socket.keepalive().expect("an option"));
     }
 }
