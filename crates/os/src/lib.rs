@@ -17,6 +17,7 @@
 //! | [`random`], [`regular`] | random keys from the system; reading only regular files |
 //! | [`exposure`], [`lines`], [`thread`] | private files below a served directory; log rate limiting; threads
 //! whose start can fail |
+//! | [`journal`] | making a file and its name durable with one commit |
 //! | [`text`] | untrusted text on a terminal |
 //!
 //! ```
@@ -50,7 +51,7 @@ pub mod unix;
 pub mod wait;
 
 pub use clock::Clock;
-pub use files::{exposure, regular};
+pub use files::{exposure, journal, regular};
 pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
 pub use net::{icmp, interface, namespace, origin, packet, udp};

@@ -1,4 +1,6 @@
-//! Safe file access: regular files only, and private files kept out of a served directory.
+//! Safe file access: regular files only, private files kept out of a served directory, and one commit for a file
+//! and its name.
 
 pub mod exposure;
+pub mod journal;
 pub mod regular;

@@ -232,7 +232,7 @@ impl DirectoryDisk {
         // Marks are stored first where possible, so that the file appears with all of its attributes.
         marks::change(contents, &writer.entry, marks)?;
         if last {
-            self.syncs.contents(contents, bytes)?;
+            self.syncs.contents(contents, bytes, self.settings.syncs_names)?;
         }
         if writer.write_mode == WriteMode::New {
             rename_new(&writer.new, &writer.token, directory, name)?;

@@ -23,8 +23,14 @@ pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Closes a replaced file on another thread, because freeing the blocks of a large file takes a long time.
+/// A longer file is closed on another thread when it has been replaced.
+const CLOSED_AT_ONCE_BYTES_MAX: i64 = 16 << 20;
+
+/// Closes a replaced file; a large one on another thread, because freeing its blocks takes a long time.
 pub(super) fn let_go(old: OwnedFd) {
+    if rustix::fs::fstat(&old).is_ok_and(|stat| stat.st_size <= CLOSED_AT_ONCE_BYTES_MAX) {
+        return drop(old);
+    }
     // If no thread can be created, the file is closed on this thread.
     let _ = kiban_tokio::runtime::blocking(c"kiban-close", move || drop(old));
 }

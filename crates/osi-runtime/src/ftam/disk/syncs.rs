@@ -1,9 +1,9 @@
 //! Syncs that begin together, so that they share commits of the file system's journal.
 //!
-//! Purpose  a put syncs its contents, and then its directory. Each sync waits for a commit of the file
-//!          system's journal, which covers all changes that were made before the commit began, to any file.
-//!          Associations that sync at the same time wait for one commit; one that comes a moment later waits
-//!          for the next.
+//! Purpose  a put syncs its contents, and then its directory; or, where the journal keeps the order of both, only
+//!          its directory ([`kiban_os::journal`]). Each sync waits for a commit of the file system's journal,
+//!          which covers all changes that were made before the commit began, to any file. Associations that
+//!          sync at the same time wait for one commit; one that comes a moment later waits for the next.
 //! Method   the syncs of a file system run in batches. Those that come while a batch runs form the next one.
 //!          It begins once it is as large as the last batch, or after part of the time that the last batch
 //!          took.
@@ -15,6 +15,7 @@ use super::paths::{real, settle_names};
 use kiban_base::Instant;
 use kiban_os::{Clock, ignore_poison, lock};
 use kiban_osi::ftam::filestore::DiskError;
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,6 +39,7 @@ pub struct Syncs {
 
 /// The batches of one file system.
 struct Batches {
+    keeps_order: bool,
     state: Mutex<State>,
     changed: Condvar,
     clock: Clock,
@@ -80,9 +82,15 @@ impl Syncs {
         Syncs { sync_directory: Arc::new(sync_directory), file_systems: Arc::default() }
     }
 
-    /// Makes a file of this many bytes durable. Blocks the thread.
-    pub(super) fn contents(&self, file: impl AsFd, bytes: u64) -> Result<(), DiskError> {
-        let _running = match bytes <= BATCHED_BYTES_MAX {
+    /// Makes a file of this many bytes durable. With `names_follow`, this may be left to the sync of the
+    /// directory into which the file is moved. Blocks the thread.
+    pub(super) fn contents(&self, file: impl AsFd, bytes: u64, names_follow: bool) -> Result<(), DiskError> {
+        let is_short = bytes <= BATCHED_BYTES_MAX;
+        if names_follow && is_short && self.of(file.as_fd())?.keeps_order {
+            let written = kiban_os::journal::write_back(file);
+            return real(written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+        }
+        let _running = match is_short {
             true => Some(self.begin(file.as_fd())?),
             false => None,
         };
@@ -97,14 +105,19 @@ impl Syncs {
 
     /// Waits until the next batch of the file system begins.
     fn begin(&self, file: BorrowedFd<'_>) -> Result<Running, DiskError> {
+        let batches = self.of(file)?;
+        batches.begin();
+        Ok(Running(batches))
+    }
+
+    fn of(&self, file: BorrowedFd<'_>) -> Result<Arc<Batches>, DiskError> {
         let device = real(rustix::fs::fstat(file))?.st_dev;
         let new = || {
             let (state, changed) = (Mutex::default(), Condvar::new());
-            Arc::new(Batches { state, changed, clock: Clock::new() })
+            let keeps_order = kiban_os::journal::keeps_order(file);
+            Arc::new(Batches { keeps_order, state, changed, clock: Clock::new() })
         };
-        let batches = lock(&self.file_systems).entry(device).or_insert_with(new).clone();
-        batches.begin();
-        Ok(Running(batches))
+        Ok(lock(&self.file_systems).entry(device).or_insert_with(new).clone())
     }
 }
 
@@ -192,5 +205,25 @@ mod tests {
         go.send(Ok(())).unwrap();
         assert_eq!(sync(), Ok(()));
         assert_eq!(state(), (3, 1, 0, 0));
+    }
+
+    #[test]
+    fn contents_wait_for_a_commit_of_their_own_only_if_the_journal_does_not_keep_the_order() {
+        let memory = rustix::fs::memfd_create("contents", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let path = std::env::temp_dir().join(format!("kiban-syncs-{}", std::process::id()));
+        let file = std::os::fd::OwnedFd::from(std::fs::File::create(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let on_disk = kiban_os::journal::keeps_order(&file);
+        for (file, keeps_order) in [(memory, false), (file, on_disk)] {
+            let syncs = Syncs::default();
+            let commits = || lock(&lock(&syncs.file_systems).values().next().unwrap().state).number;
+            syncs.contents(&file, 5, true).unwrap();
+            assert_eq!(commits(), u64::from(!keeps_order));
+            syncs.contents(&file, 5, false).unwrap();
+            assert_eq!(commits(), 1 + u64::from(!keeps_order));
+            // A long file is synced on its own.
+            syncs.contents(&file, BATCHED_BYTES_MAX + 1, true).unwrap();
+            assert_eq!(commits(), 1 + u64::from(!keeps_order));
+        }
     }
 }
