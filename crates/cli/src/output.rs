@@ -11,15 +11,6 @@ pub(crate) fn json_line(object: &impl serde::Serialize) -> Result<String, String
     serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
-/// Escapes control characters of a text from elsewhere, which could rewrite what a terminal shows.
-pub(crate) fn printable(text: &str) -> String {
-    let escaped = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
-    };
-    text.chars().map(escaped).collect()
-}
-
 /// Returns whether text for this stream may have colours: it is a terminal, and the user has not set NO_COLOR
 /// (<https://no-color.org>).
 pub(crate) fn has_colours(stream: &impl std::io::IsTerminal) -> bool {

@@ -2,7 +2,7 @@
 
 use super::glob::{is_pattern, plain, quoted};
 use super::hosts::{HostEntry, Hosts, endpoint, is_name};
-use crate::output::printable;
+use kiban_os::text::printable;
 use kiban_osi::wire::tpkt::PORT;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode_byte, utf8_percent_encode};
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! File attributes, as text and as JSON.
 
-use crate::output::printable;
 use kiban_lab::table::Table;
+use kiban_os::text::printable;
 use kiban_osi::ftam::filestore::Date;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::ftam::{
@@ -143,7 +143,7 @@ impl FileAttributes {
         ];
         for (what, value) in rows {
             if let Some(value) = value {
-                table.row([what.to_owned(), printable(&value)]);
+                table.row([what.to_owned(), printable(&value).into_owned()]);
             }
         }
         table
@@ -159,7 +159,7 @@ pub(super) fn list(title: String, entries: &[FileAttributes]) -> Table {
         .text_column("modified")
         .text_column("creator");
     for entry in entries {
-        let said = |value: &Option<String>| value.as_deref().map(printable).unwrap_or_default();
+        let said = |value: &Option<String>| printable(value.as_deref().unwrap_or_default()).into_owned();
         let slash = if entry.is_directory == Some(true) { "/" } else { "" };
         table.row([
             format!("{}{slash}", printable(&entry.name)),

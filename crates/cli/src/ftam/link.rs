@@ -3,8 +3,9 @@
 
 use super::address::Remote;
 use super::kinds::{Kind, Progress};
-use crate::output::{note, print, printable};
+use crate::output::{note, print};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_os::text::printable;
 use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::initiator::{Config, Failure, Job, Outcome, docket_of};

@@ -6,7 +6,7 @@ use super::attributes::FileAttributes;
 use super::glob::{is_pattern, matches, plain};
 use super::kinds::DEPTH_MAX;
 use super::link::PersistentClient;
-use crate::output::printable;
+use kiban_os::text::printable;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 

@@ -5,6 +5,7 @@ use super::link::Peer;
 use super::options::Association;
 use crate::output::{json_line, note, print};
 use kiban_lab::table::Table;
+use kiban_os::text::{printable, printable_lines};
 use kiban_osi::stack::meter::Task;
 use kiban_osi_runtime::ftam::timing::Stopwatch;
 use serde::Serialize;
@@ -20,7 +21,7 @@ pub(super) struct TransferResult {
     pub(super) to: String,
     /// The number of content bytes, including those transferred in earlier attempts.
     pub(super) bytes: u64,
-    /// Duration in seconds, excluding the time to connect.
+    /// Duration in seconds, excluding the time to connect; 0 for a copy of an earlier run.
     pub(super) seconds: f64,
     /// Whether the transfer resumed an earlier attempt.
     pub(super) resumed: bool,
@@ -106,8 +107,12 @@ impl Report {
                 _ => format!(", {rate:.1} MB/s"),
             };
             let deleted = if *deleted { ", deleted there" } else { "" };
-            let printed =
-                peer.print(&format!("{from} -> {to}: {bytes} bytes in {seconds:.3} s{how}{deleted}\n"));
+            let (from, to) = (printable(from), printable(to));
+            let time = match *seconds {
+                0.0 => ", copied earlier".into(),
+                seconds => format!(" in {seconds:.3} s{how}"),
+            };
+            let printed = peer.print(&format!("{from} -> {to}: {bytes} bytes{time}{deleted}\n"));
             self.failures.extend(printed.err());
         }
         self.transfers.push(moved);
@@ -116,7 +121,7 @@ impl Report {
     /// Adds another change, and prints its line if `is_printed`.
     pub(super) fn acted(&mut self, action: &'static str, name: String, is_printed: bool) {
         if is_printed && !self.json && !self.quiet {
-            self.failures.extend(print(&format!("{action} {name}\n")).err());
+            self.failures.extend(print(&format!("{action} {}\n", printable(&name))).err());
         }
         self.actions.push(Action { action, name });
     }
@@ -146,7 +151,7 @@ impl Report {
             self.print_words()?;
         }
         for failure in &self.failures {
-            note!("kiban: {failure}");
+            note!("kiban: {}", printable_lines(failure));
         }
         Ok(if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

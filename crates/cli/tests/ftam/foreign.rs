@@ -69,7 +69,7 @@ fn the_entries_dot_and_dot_dot_of_a_peer_are_skipped() {
 fn the_names_of_a_peer_cannot_write_to_the_terminal() {
     let dir = TestDir::new();
     let peer = listing(|name| match name {
-        "sub" => vec![entry("inner", false)],
+        "sub" => vec![entry("inner", false), entry("exe\u{202e}fdp", false)],
         _ => vec![entry("a\u{1b}[2Jb", false), entry("sub/", true)],
     });
     for command in [&["ls", "-r", &remote(peer.port, "")][..], &["get", "-r", &remote(peer.port, ""), "all"]]
@@ -77,7 +77,9 @@ fn the_names_of_a_peer_cannot_write_to_the_terminal() {
         let output = dir.try_run(command);
         let text = [output.stdout, output.stderr].concat();
         assert!(!text.contains(&0x1b), "{}", String::from_utf8_lossy(&text).escape_debug());
-        assert!(String::from_utf8_lossy(&text).contains("a\\u{1b}[2Jb"), "it is shown");
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains("a\\u{1b}[2Jb") && text.contains("exe\\u{202e}fdp"), "{text}");
+        assert!(!text.contains('\u{202e}'), "the rest of the line runs backwards: {text}");
     }
     // A slash at the end of a directory's name does not hide it.
     assert!(dir.at("all/sub/inner").exists());
