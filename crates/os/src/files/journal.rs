@@ -1,11 +1,11 @@
 //! Whether a file's contents and its name become durable with one commit of the file system's journal.
 //!
-//! Purpose  a file that must appear whole or not at all is written, synced and renamed, and then its directory
-//!          is synced: two commits. One is enough if the file system's journal keeps the order.
-//! Method   [`write_back`] brings the data to the device and so makes the changes that describe them part of
-//!          the journal's present transaction, or of an earlier one. The renaming comes after them, in the
-//!          same transaction or a later one. A crash loses the end of the journal, never its beginning, so the
-//!          name does not survive without the contents. A sync of the directory makes both durable.
+//! Purpose  a file that must appear whole or not at all is written, synced and renamed, and then its
+//!          directory is synced: two commits. One is enough if the file system's journal keeps the order.
+//! Method   [`write_back`] writes the data to the device; the metadata that describes them is then in the
+//!          journal's present transaction, or in an earlier one. The renaming is in the same transaction or a
+//!          later one. A crash loses the end of the journal, never its beginning, so the name does not
+//!          survive without the contents. A sync of the directory makes both durable.
 //! Where    ext4 with a journal, and XFS, on one device. Their journal's commit flushes the device's cache
 //!          first, which holds the data. Other file systems keep no such order, or none that they document.
 
@@ -26,8 +26,8 @@ pub fn keeps_order(file: impl AsFd) -> bool {
     }
 }
 
-/// Returns whether an ext4 file system has a journal, whose thread writes it. ext2, and ext4 without a journal,
-/// have the same magic number.
+/// Returns whether an ext4 file system has a journal, which a thread writes. ext2, and ext4 without a
+/// journal, have the same magic number.
 fn has_journal_thread(file: impl AsFd) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else { return false };
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));

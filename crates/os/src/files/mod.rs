@@ -1,5 +1,5 @@
-//! Safe file access: regular files only, private files kept out of a served directory, and one commit for a file
-//! and its name.
+//! Safe file access: regular files only, private files kept out of a served directory, and one commit for a
+//! file and its name.
 
 pub mod exposure;
 pub mod journal;

@@ -1,9 +1,10 @@
 //! Syncs that begin together, so that they share commits of the file system's journal.
 //!
-//! Purpose  a put syncs its contents, and then its directory; or, where the journal keeps the order of both, only
-//!          its directory ([`kiban_os::journal`]). Each sync waits for a commit of the file system's journal,
-//!          which covers all changes that were made before the commit began, to any file. Associations that
-//!          sync at the same time wait for one commit; one that comes a moment later waits for the next.
+//! Purpose  a put syncs its contents, and then its directory; or only the directory, where the journal keeps
+//!          the order of both ([`kiban_os::journal`]). Each sync waits for a commit of the file system's
+//!          journal, which covers all changes that were made before the commit began, to any file.
+//!          Associations that sync at the same time wait for one commit; one that comes a moment later waits
+//!          for the next.
 //! Method   the syncs of a file system run in batches. Those that come while a batch runs form the next one.
 //!          It begins once it is as large as the last batch, or after part of the time that the last batch
 //!          took.
