@@ -86,6 +86,19 @@ fn a_program_reaches_what_its_user_reaches_and_nothing_else() {
 }
 
 #[test]
+fn a_guest_that_scans_addresses_can_still_connect() {
+    // What is sent to 203.0.113.2 is lost.
+    let script = r#"
+ip link add silent type dummy
+ip address add 203.0.113.1/24 dev silent
+ip link set silent up
+ulimit -n "$(ulimit -Hn)"
+"$kiban" net -- python3 "$peers" scan 203.0.113.2
+"#;
+    run("scan", script);
+}
+
+#[test]
 fn further_name_servers_are_asked_while_the_first_does_not_answer() {
     // 192.0.2.2 answers nothing, and the host at 192.0.2.3 refuses.
     let script = r#"
@@ -612,7 +625,7 @@ fn wrong_arguments_are_explained() {
         (&["1999999999"], "cannot use the network of process 1999999999: No such process"),
         (&["0"], "cannot use the network of process 0: No such process"),
         (&[&own], "it is in this host's network namespace; start it with unshare"),
-        (&["1", "true"], "nothing may follow the process number 1"),
+        (&["1", "true"], "nothing may follow the process number 1; put options before it"),
         (&["--address", "10.0.2.15", "--", "true"], "write ADDRESS/BITS"),
         (&["--mtu", "1000", "--", "true"], "--mtu 1000: with IPv6, the MTU is between 1280 and 65520"),
         (&["--mtu", "100", "--no-ipv6", "--", "true"], "with IPv4, the MTU is between 576 and 65520"),

@@ -122,7 +122,11 @@ impl Net {
             (None, None) => return Err("no command is given".into()),
             (None, Some((program, arguments))) => match number(&program) {
                 Some(process) if arguments.is_empty() => Target::Process(process),
-                Some(process) => return Err(format!("nothing may follow the process number {process}")),
+                Some(process) => {
+                    return Err(format!(
+                        "nothing may follow the process number {process}; put options before it"
+                    ));
+                }
                 None => Target::Command(program, arguments),
             },
         };

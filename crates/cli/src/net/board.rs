@@ -25,8 +25,9 @@ const AUTO_FILES: usize = 256;
 /// The maximum number of connections of the guest; and the minimum, however few files the process may open.
 const SESSIONS_MAX: u64 = 16_384;
 const SESSIONS_MIN: u64 = 64;
-/// The maximum number of connections that wait for an answer of their destination.
-const REQUESTS_MAX: usize = 4096;
+/// The maximum number of handshakes with the guest. The service lets 4096 of them wait for their destination;
+/// others have been answered, and wait for the guest.
+const REQUESTS_MAX: usize = 2 * 4096;
 
 /// How often a SYN or its answer to the guest is repeated: for half a minute. The guest is near; and the
 /// handshakes of a flood of SYNs would otherwise take the places of new connections for four minutes.

@@ -23,6 +23,7 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
                                     own for `--qemu-dgram`: gets its address by DHCP and resolves a name
 """
 
+import errno
 import hashlib
 import os
 import resource
@@ -260,6 +261,16 @@ def many():
     threading.Event().wait()
 
 
+def scan(address):
+    """Waits for more connections than the board lets wait, and still opens another one."""
+    waiting = []
+    for port in range(1, 4401):
+        waiting.append(socket.socket())
+        waiting[-1].setblocking(False)
+        assert waiting[-1].connect_ex((address, port)) == errno.EINPROGRESS
+    upload(HOSTS[0], DIGEST, b"scan")
+
+
 def flood(port):
     # Of its 64 connections, the board uses half between loopback addresses, and resets the others.
     sockets = []
@@ -418,6 +429,8 @@ elif part == "tell":
     tell(*map(int, sys.argv[2:]))
 elif part == "seen":
     seen(sys.argv[2], int(sys.argv[3]))
+elif part == "scan":
+    scan(sys.argv[2])
 elif part == "flood":
     flood(int(sys.argv[2]))
 elif part == "try":

@@ -83,7 +83,17 @@ impl TunLink {
 
     fn open_with(name: &str, carries: TunMode, offload: bool, queues: libc::c_int) -> io::Result<TunLink> {
         let mut wanted = request(name)?;
-        let say = |error: Errno| explain_error(name, "open /dev/net/tun for", error.into());
+        let say = |error: Errno| {
+            let more = match error {
+                Errno::ACCESS => "this user may not open it; as root: chmod 666 /dev/net/tun",
+                Errno::NOENT | Errno::NODEV => {
+                    "load the kernel's module (modprobe tun), or start the container with --device /dev/net/tun"
+                }
+                _ => return explain_error(name, "open /dev/net/tun for", error.into()),
+            };
+            let kind = io::Error::from(error).kind();
+            io::Error::new(kind, format!("cannot open /dev/net/tun for interface {name}: {error}: {more}"))
+        };
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
         let file = rustix::fs::open("/dev/net/tun", flags, rustix::fs::Mode::empty()).map_err(say)?;
         let kind = match carries {

@@ -18,9 +18,11 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Settings that can forbid user namespaces, the value that does, and the one that allows them.
-const SETTINGS: [(&str, &str, &str, &str); 3] = [
+const SETTINGS: [(&str, &str, &str, &str); 5] = [
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone", "1"),
     ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces", "15000"),
+    ("/proc/sys/user/max_net_namespaces", "0", "user.max_net_namespaces", "15000"),
+    ("/proc/sys/user/max_mnt_namespaces", "0", "user.max_mnt_namespaces", "15000"),
     (
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",

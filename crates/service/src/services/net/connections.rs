@@ -7,7 +7,8 @@
 //! State     a connection waits for the kernel (`opening`), then for the last segment of the guest's
 //!           handshake (`admitted`); then it is a relay.
 //! Limits    each has a session slot of the service. One that the guest does not complete within
-//!           [`HANDSHAKE`] is dropped.
+//!           [`HANDSHAKE`] is dropped. If [`OPENING_MAX`] wait for their destination, a further one takes the
+//!           place of the oldest, so that a guest which scans addresses can still connect.
 
 use super::names::PATIENCE;
 use crate::services::counters::ServiceCounters;
@@ -26,6 +27,9 @@ use std::time::Duration;
 
 /// How long the guest may take for its handshake: longer than TCP repeats a SYN-ACK.
 const HANDSHAKE: Duration = Duration::from_secs(240);
+
+/// The maximum number of connections that wait for their destination. The board's backlog must be larger.
+const OPENING_MAX: usize = 4096;
 
 /// The destination, and the guest's address.
 type Addresses = (SocketAddr, SocketAddr);
@@ -75,8 +79,15 @@ impl Connections {
         mut to: Vec<SocketAddr>,
         slot: SessionSlot,
         files: &EpollSet,
+        host: &mut Host<'_>,
         now: Instant,
     ) -> io::Result<()> {
+        if self.opening.len() >= OPENING_MAX
+            && let Some((_, ((local, remote), _))) = self.opening.pop_first()
+        {
+            // Its SYN may come again.
+            host.ignore(local, remote);
+        }
         to.reverse();
         let socket = connect_next(&mut to, self.next, files)?;
         self.opening.insert(self.next, (addresses, Connection { socket, slot, since: now, further: to }));

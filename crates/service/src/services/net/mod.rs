@@ -153,7 +153,7 @@ impl Net {
             let _ = host.refuse(local, remote);
             return;
         };
-        if self.connections.begin((local, remote), to, slot, &self.files, now).is_err() {
+        if self.connections.begin((local, remote), to, slot, &self.files, host, now).is_err() {
             self.counters.errors += 1;
             let _ = host.refuse(local, remote);
         }
