@@ -160,6 +160,7 @@ impl TestDir {
             board: None,
             tls: None,
             timeout: PATIENCE,
+            idle_timeout: Duration::from_secs(900),
             timing: false,
         }
     }

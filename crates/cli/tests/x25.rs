@@ -339,6 +339,9 @@ fn a_pad_talks_to_a_host_over_xot() {
         assert!(shown.contains(words), "{words}: {shown} {}", text(&output.stderr));
     }
     assert!(output.status.success());
+    // The host clears when it is invited to.
+    let output = kiban(&["x25", "pad", "--xot", &at, "--wait"], b"45678901Dme\nhello\n\x10iclr\n");
+    assert!(text(&output.stdout).contains("CLR DTE C:0"), "{output:?}");
     // X-OFF at the end of a script stops nothing.
     let output = kiban(&["x25", "pad", "--xot", &at], b"45678901Dme\nhi\x13\n");
     assert!(output.status.success(), "{output:?}");

@@ -107,6 +107,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
         board: None,
         tls: None,
         timeout: PATIENCE,
+        idle_timeout: Duration::from_secs(900),
         timing: false,
     })
     .await

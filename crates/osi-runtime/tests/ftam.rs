@@ -82,6 +82,7 @@ impl Place {
             board: None,
             tls: None,
             timeout: PATIENCE,
+            idle_timeout: Duration::from_secs(900),
             timing: false,
         };
         Client::connect(&config).await.unwrap()

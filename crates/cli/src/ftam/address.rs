@@ -148,23 +148,29 @@ impl FromStr for Remote {
         if !Remote::is_meant_by(text) {
             return Err(wrong("not a remote name"));
         }
-        // The URL parser would remove `..` together with the component before it, and so name another file.
-        if text.split('/').any(|name| name == "..") {
-            return Err(wrong("a path cannot contain '..'"));
-        }
+        let has_no_dot_dot = |path: &str| match path.split('/').any(|name| name == "..") {
+            true => Err(wrong("a path cannot contain '..'")),
+            false => Ok(()),
+        };
         if let Some((name, path)) = alias_of(text) {
+            has_no_dot_dot(path)?;
             let (path, pattern) = path_of(path.trim_start_matches('/').to_owned());
             let (alias, host) = (Some(name.to_owned()), name.to_owned());
             return Ok(Remote { user: None, host, port: PORT, path, pattern, alias });
         }
-        let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+        if text.contains(['?', '#']) {
+            return Err(wrong("write '?' and '#' in a path as %3F and %23"));
+        }
+        // The URL parser would change the path: it removes `..`, `%2e%2e` and the component before them, and
+        // blanks at the end.
+        let rest = text.strip_prefix("ftam://").unwrap_or_default();
+        let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        has_no_dot_dot(rest)?;
+        let url = Url::parse(&format!("ftam://{authority}/")).map_err(|error| wrong(&error.to_string()))?;
         if url.password().is_some() {
             return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, \
                 --password-file or the prompt"
                 .into());
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("write '?' and '#' in a path as %3F and %23"));
         }
         let decode = |part: &str| {
             let bytes = percent_decode_str(part).decode_utf8();
@@ -179,7 +185,8 @@ impl FromStr for Remote {
         let user = decode(url.username())?;
         // Percent-encoded characters are never wildcards.
         let mut pattern = String::new();
-        let mut rest = url.path().strip_prefix('/').unwrap_or_default();
+        let rest = rest.split('/').filter(|name| *name != ".").collect::<Vec<_>>().join("/");
+        let mut rest = rest.as_str();
         while let Some(at) = rest.find(['*', '[', ']']) {
             pattern += &quoted(&decode(&rest[..at])?);
             pattern += &rest[at..=at];
@@ -338,10 +345,22 @@ mod tests {
 
     #[test]
     fn dot_dot_is_rejected_and_never_folded() {
-        for text in ["ftam://h/a/../b", "ftam://h/../x", "ftam://h/a/.."] {
+        for text in ["ftam://h/a/../b", "ftam://h/../x", "ftam://h/a/..", "h:a/../b"] {
             let error = text.parse::<Remote>().expect_err(text);
             assert!(error.contains("'..'"), "{text}: {error}");
         }
-        assert_eq!("ftam://h/a..b/..c".parse(), Ok(remote(None, "h", 102, "a..b/..c")));
+        for (text, path) in [
+            ("ftam://h/a..b/..c", "a..b/..c"),
+            ("ftam://h/./a/./b", "a/b"),
+            // The responder decides about these.
+            ("ftam://h/a/%2e%2e/b", "a/../b"),
+            ("ftam://h/a/.%2E", "a/.."),
+            ("ftam://h/a/..%2fb", "a/../b"),
+            ("ftam://h/a /b ", "a /b "),
+            ("ftam://h/a\tb\nc", "a\tb\nc"),
+            ("ftam://h/a\\b", "a\\b"),
+        ] {
+            assert_eq!(text.parse(), Ok(remote(None, "h", 102, path)), "{text:?}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use kiban_osi_runtime::ftam::client::{Client, ClientConfig, ConnectError, Failur
 use kiban_osi_runtime::ftam::disk;
 use kiban_osi_runtime::ftam::timing::Stopwatch;
 use sha2::{Digest, Sha256};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -254,11 +255,17 @@ impl PersistentClient {
                     Ok(outcome) => return Ok(outcome),
                     Err(failure) => {
                         let is_lost = self.is_lost(&failure) && says_lost(&failure);
-                        if is_lost {
-                            self.client = None;
-                        }
+                        let lost = self.client.take_if(|_| is_lost);
                         is_missing = says(&failure, ErrorIdentifier::FILE_NON_EXISTENT);
-                        (is_lost, format!("{about}: {}", FailureLine(&failure)))
+                        (
+                            is_lost,
+                            match lost.and_then(|client| client.take_error()) {
+                                Some(error) if error.kind() == ErrorKind::TimedOut => {
+                                    format!("{about}: {error}")
+                                }
+                                _ => format!("{about}: {}", FailureLine(&failure)),
+                            },
+                        )
                     }
                 },
                 Err(error) => (is_transient(&error), format!("{}: {error}", self.peer.host)),
@@ -343,11 +350,12 @@ impl PersistentClient {
                         && self.is_lost(&failure)
                         && (failure.docket.is_some() || (says_lost(&failure) && is_repeatable(&job))) =>
                 {
+                    let why = self.client.take().and_then(|client| client.take_error());
+                    let why = why.map(|error| format!(" ({error})")).unwrap_or_default();
                     self.note(
                         &bar,
-                        &format!("kiban: {remote}: association lost after {bytes} bytes; reconnecting"),
+                        &format!("kiban: {remote}: association lost after {bytes} bytes{why}; reconnecting"),
                     );
-                    self.client = None;
                     has_lost = true;
                     (resumed, retries) = (failure.docket.is_some(), retries - 1);
                     tokio::time::sleep(pause).await;
@@ -375,7 +383,12 @@ impl PersistentClient {
                         }
                         _ => "",
                     };
-                    return Err(format!("{remote}: {}{hint}", FailureLine(&failure)));
+                    return Err(match self.client.as_ref().and_then(Client::take_error) {
+                        Some(error) if error.kind() == ErrorKind::TimedOut => {
+                            format!("{remote}: {error}{hint}")
+                        }
+                        _ => format!("{remote}: {}{hint}", FailureLine(&failure)),
+                    });
                 }
             }
         }

@@ -64,6 +64,10 @@ pub(crate) struct Association {
     /// Timeout for establishing the association, in seconds [default: 30].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) timeout: Option<u64>,
+    /// Give an association up when no data has moved for this many seconds; it is then repeated as
+    /// `--retries` says [default: 900].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    silence_max: Option<u64>,
     /// Print the time spent in each layer.
     #[arg(long)]
     pub(crate) timing: bool,
@@ -185,6 +189,7 @@ impl Association {
             },
             tls: self.peer.connector()?,
             timeout: Duration::from_secs(self.timeout.unwrap_or(30)),
+            idle_timeout: Duration::from_secs(self.silence_max.unwrap_or(900)),
             timing: self.timing,
         })
     }

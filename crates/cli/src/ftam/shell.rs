@@ -53,7 +53,7 @@ impl Shell {
         let peer = self.association.peer(&mut [&mut self.remote])?;
         let peer = Arc::into_inner(peer).ok_or("a shell cannot start a shell")?;
         let peer = Arc::new(peer.keeping());
-        let mut session = Session { peer, directory: self.remote, parse };
+        let mut session = Session { peer, directory: self.remote, json: self.association.json, parse };
         // A wrong address or password is reported before the first prompt.
         let first = session.directory.clone();
         session.enter(first).await?;
@@ -97,6 +97,8 @@ impl Shell {
 struct Session {
     peer: Arc<Peer>,
     directory: Remote,
+    /// Whether each client command prints JSON.
+    json: bool,
     parse: Parse,
 }
 
@@ -132,6 +134,8 @@ impl Session {
             _ => {
                 if verb == "help" {
                     print(HELP)?;
+                } else if self.json && !words.iter().any(|word| word == "--json") {
+                    words.insert(1, "--json".into());
                 }
                 let parse = |words: &[String]| with_base(&self.directory, || (self.parse)(words, &self.peer));
                 let parsed = parse(&words).or_else(|error| match error.kind() {

@@ -5,6 +5,7 @@ use super::drive;
 use crate::output::note;
 use clap::Args;
 use kiban_osi::wire::x25::{clearing_cause, diagnostic};
+use kiban_osi::wire::x29::Message;
 use kiban_osi::x25::xot::CHANNEL;
 use kiban_osi::x25::{Address, Call, Cause, Indication, Request};
 use kiban_osi_runtime::x25::Circuit;
@@ -125,7 +126,8 @@ pub(super) async fn place(circuit: &mut Circuit, call: Call) -> Result<(), Strin
     }
 }
 
-/// Carries data both ways until the call ends. At the end of the input, clears the call, unless `waits`.
+/// Carries data both ways until the call ends. At the end of the input, clears the call, unless `waits`; and if
+/// a PAD at the other end invites it to clear.
 ///
 /// While the output takes nothing, received data stays in the packet layer and its window stops the peer; the
 /// input and the circuit continue. Otherwise an output whose reader writes the input, and waits for it, would
@@ -137,7 +139,7 @@ pub(super) async fn carry(
     mut circuit: Circuit,
     mut input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
-    waits: bool,
+    mut waits: bool,
 ) -> Result<End, String> {
     let mut buffer = vec![0; UNIT_BYTES_MAX];
     let (mut is_open, mut is_clearing) = (true, false);
@@ -178,6 +180,12 @@ pub(super) async fn carry(
         match indication {
             Some(Indication::Data { data, qualifier: false, .. }) => {
                 pending.extend(data.to_vec());
+            }
+            // X.29 §3.3.5: what is on its way is still sent.
+            Some(Indication::Data { data, qualifier: true, .. })
+                if Message::read(&data.to_vec()) == Ok(Message::InvitationToClear) =>
+            {
+                (is_open, waits) = (false, false);
             }
             Some(Indication::Cleared { by_peer, cause, .. }) => {
                 circuit.finish().await;

@@ -328,6 +328,16 @@ fn a_shell_runs_commands_over_one_association() {
         assert!(error.contains(words), "{words}: {error}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("ftam://"), "{output:?}");
+    let mut command = dir.command(&["shell", "--json", &remote(server.port, "")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("built");
+    child.stdin.take().expect("piped").write_all(b"mkdir z\nrm z\n").expect("read");
+    let output = child.wait_with_output().expect("ended");
+    let lines: Vec<serde_json::Value> = output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    assert_eq!(lines.len(), 2, "{output:?}");
     let text = String::from_utf8(run("help\n").stdout).expect("text");
     assert!(text.contains("  get ") && !text.contains("  mirror ") && !text.contains("  serve "), "{text}");
 }

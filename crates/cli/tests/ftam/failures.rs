@@ -591,6 +591,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
         board: None,
         tls: None,
         timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(900),
         timing: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

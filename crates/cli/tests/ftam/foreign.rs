@@ -10,6 +10,8 @@ use kiban_osi::wire::ftam::{
     OpenContentsType, Pdu, ReadAttributes, SelectResponse, StateResult, oids,
 };
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
 /// Starts a responder whose directories have the entries that `list` returns for their names.
 fn listing(list: impl Fn(&str) -> Vec<ReadAttributes> + Send + 'static) -> Responder {
@@ -258,5 +260,39 @@ fn a_text_file_can_be_fetched_as_binary() {
             fs::read(dir.at("root").join(kind)).expect("put")
         );
         dir.fails(&["append", "-q", "--type", "binary", "text", &there], "5036");
+    }
+}
+
+#[test]
+fn a_responder_that_falls_silent_is_given_up() {
+    let dir = TestDir::new();
+    let peer = Responder::start(|pdus| {
+        let answers = pdus.iter().filter(|pdu| !matches!(pdu, Pdu::ReadRequest(_))).filter_map(granted);
+        answers.map(Said::Pdu).collect()
+    });
+    let limits = ["--retries", "0", "--silence-max", "5"];
+    let [get, list] = [remote(peer.port, "x"), remote(peer.port, "")];
+    for command in [&["get", &get, "."][..], &["ls", &list]] {
+        dir.fails(&[command, &limits].concat(), "no data moved for 5s");
+    }
+}
+
+#[test]
+fn the_session_layers_reason_for_a_refusal_is_shown() {
+    let dir = TestDir::new();
+    for (code, words) in [(0x84, "try --session-version 2"), (0x81, "the session selector is unknown")] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("bound").port();
+        let peer = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().expect("the client connects");
+            socket.read_exact(&mut [0; 11]).expect("a connect request");
+            socket.write_all(&[3, 0, 0, 11, 6, 0xd0, 0, 1, 0, 1, 0]).expect("the client reads");
+            assert!(socket.read(&mut [0; 4096]).expect("a CONNECT") > 0);
+            // REFUSE with a reason code (X.225 §8.3.4).
+            socket.write_all(&[3, 0, 0, 12, 2, 0xf0, 0x80, 12, 3, 50, 1, code]).expect("the client reads");
+            let _ = socket.read_to_end(&mut Vec::new());
+        });
+        dir.fails(&["ls", "--retries", "0", &remote(port, "")], words);
+        peer.join().expect("the peer did its part");
     }
 }

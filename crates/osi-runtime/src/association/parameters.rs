@@ -249,7 +249,7 @@ impl fmt::Display for Failure {
 fn refused(f: &mut fmt::Formatter<'_>, answer: &AssociateAnswer) -> fmt::Result {
     if let presentation::Answer::Refused(refuse) = &answer.presentation {
         match refuse.by {
-            Refuser::Session(reason) => return write!(f, "session refused the connection: {reason:?}"),
+            Refuser::Session(reason) => return write!(f, "session refused the connection: {reason}"),
             Refuser::Provider(reason) => return write!(f, "presentation refused the connection: {reason:?}"),
             Refuser::User => {}
         }

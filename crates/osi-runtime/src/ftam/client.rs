@@ -17,10 +17,12 @@ use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::Disk;
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
 use kiban_osi::ftam::{Machine, Role};
+use kiban_osi::presentation::Refuser;
 use kiban_osi::stack::end::End;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport::Disconnected;
 use kiban_osi::wire::ftam::{DiagnosticItem, ErrorIdentifier};
+use kiban_osi::wire::session::RefuseReason;
 use kiban_tokio::{Attachment, ClientService, Stream};
 use std::fmt;
 use std::io;
@@ -53,6 +55,8 @@ pub struct ClientConfig {
     pub tls: Option<TlsConnector>,
     /// The time limit for establishing the association.
     pub timeout: Duration,
+    /// How long no data may move while the association is in use; it is then aborted.
+    pub idle_timeout: Duration,
     /// Whether to measure the time spent in each layer.
     pub timing: bool,
 }
@@ -105,6 +109,8 @@ pub enum ConnectError {
     Refused(Failure),
     /// The transport layer refused the connection, and gave the reason.
     Disconnected(Disconnected),
+    /// A layer of the peer below FTAM refused the association.
+    RefusedBy(Refuser),
     /// The peer closed the connection before it answered.
     Lost,
     /// The peer did not answer within this time.
@@ -121,6 +127,10 @@ impl fmt::Display for ConnectError {
             ConnectError::Tls(error) => error.fmt(f),
             ConnectError::Refused(failure) => write!(f, "it refused: {}", FailureLine(failure)),
             ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
+            ConnectError::RefusedBy(Refuser::Session(RefuseReason::Version)) => {
+                f.write_str("its session layer does not support the versions that were proposed: try --session-version 2, or 1")
+            }
+            ConnectError::RefusedBy(by) => by.fmt(f),
             ConnectError::Lost => f.write_str("it closed the connection before it answered"),
             ConnectError::TlsOnBoard => {
                 f.write_str("a board's OSI service has no TLS: use the board's TCP, with --board-tcp")
@@ -176,6 +186,7 @@ pub struct Client {
     events: mpsc::UnboundedReceiver<Event>,
     progress: watch::Receiver<(u64, Option<u64>)>,
     disconnected: Arc<OnceLock<Disconnected>>,
+    refused: Arc<OnceLock<Refuser>>,
     /// The socket's error.
     broken: Arc<Mutex<Option<io::Error>>>,
     bell: Arc<Notify>,
@@ -211,17 +222,18 @@ impl Client {
                 let stream = on_board(ClientService::Osi, board, config).await;
                 let (user, machine, stack, client) = Client::parts(config, disk, machine_of_user);
                 let end = user_side(machine, Role::Initiator, &stack);
-                client.begin(end, user, config.timing, stream.map_err(ConnectError::Socket)?)
+                client.begin(end, user, config, stream.map_err(ConnectError::Socket)?)
             }
         };
         match client.events.recv().await {
             Some(Event::Connected) => Ok(client),
             Some(Event::Refused(failure)) => Err(ConnectError::Refused(failure)),
             // With TLS 1.3, the peer's refusal of this end's certificate arrives after the handshake.
-            _ => Err(match (client.disconnected.get(), lock(&client.broken).take()) {
-                (_, Some(error)) => ConnectError::Socket(error),
-                (Some(why), None) => ConnectError::Disconnected(why.clone()),
-                (None, None) => ConnectError::Lost,
+            _ => Err(match (client.refused.get(), client.disconnected.get(), lock(&client.broken).take()) {
+                (Some(by), ..) => ConnectError::RefusedBy(*by),
+                (_, _, Some(error)) => ConnectError::Socket(error),
+                (None, Some(why), None) => ConnectError::Disconnected(why.clone()),
+                (None, None, None) => ConnectError::Lost,
             }),
         }
     }
@@ -233,10 +245,10 @@ impl Client {
     {
         let (user, machine, stack, client) = Client::parts(config, disk, machine);
         let end = End::new(machine, &stack);
-        let Some(tls) = &config.tls else { return Ok(client.begin(end, user, config.timing, socket)) };
+        let Some(tls) = &config.tls else { return Ok(client.begin(end, user, config, socket)) };
         let name = secure::server_name(&config.host).map_err(ConnectError::Tls)?;
         let socket = tls.connect(name, socket).await.map_err(ConnectError::Socket)?;
-        Ok(client.begin(end, user, config.timing, socket))
+        Ok(client.begin(end, user, config, socket))
     }
 
     /// Returns the user of an association with its machine, which has requested the association; the settings
@@ -255,7 +267,7 @@ impl Client {
             // The job contains a value that the protocol cannot encode, such as a file name of 1000 octets.
             let _ = tell.send(Event::Lost);
         }
-        let (disconnected, broken) = (Arc::default(), Arc::default());
+        let (disconnected, refused, broken) = (Arc::default(), Arc::default(), Arc::default());
         let user = InitiatorUser {
             initiator,
             disk,
@@ -263,12 +275,13 @@ impl Client {
             tell,
             advance,
             disconnected: Arc::clone(&disconnected),
+            refused: Arc::clone(&refused),
             broken: Arc::clone(&broken),
         };
         let mut stack = config.stack.clone();
         stack.session.transport_called = config.initiator.called.transport.clone();
         stack.session.transport_calling = config.initiator.calling.transport.clone();
-        (user, machine, stack, ClientParts { commands, events, progress, disconnected, broken })
+        (user, machine, stack, ClientParts { commands, events, progress, disconnected, refused, broken })
     }
 
     /// Runs a job. `activity` identifies a transfer to both initiator and responder;
@@ -312,6 +325,12 @@ impl Client {
         }
     }
 
+    /// Returns the error for which the association was given up, if the connection had one. It is returned
+    /// once.
+    pub fn take_error(&self) -> Option<io::Error> {
+        lock(&self.broken).take()
+    }
+
     /// Returns whether the association has ended.
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
@@ -343,27 +362,28 @@ struct ClientParts {
     events: mpsc::UnboundedReceiver<Event>,
     progress: watch::Receiver<(u64, Option<u64>)>,
     disconnected: Arc<OnceLock<Disconnected>>,
+    refused: Arc<OnceLock<Refuser>>,
     broken: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl ClientParts {
     /// Starts the task that drives the association.
-    fn begin<L, S>(self, end: L, user: InitiatorUser, timing: bool, mut socket: S) -> Client
+    fn begin<L, S>(self, end: L, user: InitiatorUser, config: &ClientConfig, mut socket: S) -> Client
     where
         L: Layers + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let ClientParts { commands, events, progress, disconnected, broken } = self;
-        let stopwatch = if timing { Stopwatch::on() } else { Stopwatch::off() };
+        let ClientParts { commands, events, progress, disconnected, refused, broken } = self;
+        let stopwatch = if config.timing { Stopwatch::on() } else { Stopwatch::off() };
         let bell = Arc::new(Notify::new());
         let ring = bell.clone();
+        let mut end = FileEnd::new(end, user, stopwatch).with_idle_timeout(config.idle_timeout);
         let task = tokio::spawn(async move {
-            let mut end = FileEnd::new(end, user, stopwatch);
             // Errors have already been reported to the user by callbacks.
             let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
             end.finish()
         });
-        Client { commands, events, progress, disconnected, broken, bell, task }
+        Client { commands, events, progress, disconnected, refused, broken, bell, task }
     }
 }
 
@@ -375,6 +395,7 @@ struct InitiatorUser {
     tell: mpsc::UnboundedSender<Event>,
     advance: watch::Sender<(u64, Option<u64>)>,
     disconnected: Arc<OnceLock<Disconnected>>,
+    refused: Arc<OnceLock<Refuser>>,
     /// The socket's error.
     broken: Arc<Mutex<Option<io::Error>>>,
 }
@@ -420,8 +441,17 @@ impl User for InitiatorUser {
         self.disconnected.get_or_init(|| why.clone());
     }
 
+    fn refused(&mut self, by: Refuser) {
+        self.refused.get_or_init(|| by);
+    }
+
     fn broken(&mut self, error: io::Error) {
         *lock(&self.broken) = Some(error);
+    }
+
+    fn on_idle_timeout(&mut self, silence: Duration) {
+        let error = io::Error::new(io::ErrorKind::TimedOut, format!("no data moved for {silence:?}"));
+        self.broken(error);
     }
 
     fn ended(&mut self) {

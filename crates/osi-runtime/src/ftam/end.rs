@@ -7,6 +7,7 @@ use crate::pump;
 use kiban_base::{Bytes, Instant, RopeQueue};
 use kiban_osi::ftam::{Machine, State};
 use kiban_osi::network::Origin;
+use kiban_osi::presentation::Refuser;
 use kiban_osi::stack::meter::Meter;
 use kiban_osi::transport::Disconnected;
 use std::io;
@@ -24,6 +25,8 @@ pub(super) trait User {
     fn work(&mut self, machine: &mut Machine, room_bytes: usize);
     /// Reports that the transport connection was refused or ended; [`User::ended`] follows.
     fn disconnected(&mut self, _why: &Disconnected) {}
+    /// Reports which layer of the peer refused the association; [`User::ended`] follows.
+    fn refused(&mut self, _by: Refuser) {}
     /// Reports the socket's error; [`User::ended`] follows.
     fn broken(&mut self, _error: io::Error) {}
     /// Reports that the association has ended.
@@ -32,8 +35,8 @@ pub(super) trait User {
     fn tsdu_bytes_max(&self) -> Option<usize> {
         None
     }
-    /// Reports that no data has moved for too long; after this, the association is aborted.
-    fn on_idle_timeout(&mut self) {}
+    /// Reports that no data has moved for this time; after this, the association is aborted.
+    fn on_idle_timeout(&mut self, _silence: Duration) {}
 }
 
 /// An endpoint with its user and stopwatch.
@@ -100,7 +103,7 @@ impl<U: User, L: Layers> FileEnd<U, L> {
                 self.close_deadline = end;
                 return;
             }
-            self.user.on_idle_timeout();
+            self.user.on_idle_timeout(self.idle_timeout.unwrap_or_default());
             self.end.ended(Origin::Provider, now, &mut self.stopwatch);
         }
         self.end.outgoing().clear();
@@ -149,6 +152,9 @@ impl<U: User, L: Layers> pump::End for FileEnd<U, L> {
         }
         if let Some(why) = self.end.disconnected() {
             self.user.disconnected(why);
+        }
+        if let Some(by) = self.end.refused() {
+            self.user.refused(by);
         }
         loop {
             let room = self.end.room();

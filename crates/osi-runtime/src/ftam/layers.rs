@@ -8,6 +8,7 @@ use kiban_base::{Bytes, Instant, RopeQueue};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::hif::UserSide;
 use kiban_osi::network::Origin;
+use kiban_osi::presentation::Refuser;
 use kiban_osi::stack::end::End;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::stack::meter::Meter;
@@ -26,6 +27,10 @@ pub(super) trait Layers {
     fn is_over(&self) -> bool;
     fn deadline(&self) -> Instant;
     fn disconnected(&self) -> Option<&Disconnected>;
+    /// Returns which layer of the peer refused the association, if it is known.
+    fn refused(&self) -> Option<Refuser> {
+        None
+    }
     fn set_tsdu_bytes_max(&mut self, bytes: usize);
     /// Returns the first rule that the other end has broken.
     fn broken(&self) -> Option<&'static str>;
@@ -72,6 +77,10 @@ impl Layers for End {
 
     fn disconnected(&self) -> Option<&Disconnected> {
         self.files().stack().disconnected()
+    }
+
+    fn refused(&self) -> Option<Refuser> {
+        self.files().refused()
     }
 
     fn set_tsdu_bytes_max(&mut self, bytes: usize) {

@@ -426,7 +426,7 @@ impl User for Served {
         self.is_authenticated.then_some(self.tsdu_bytes_max)
     }
 
-    fn on_idle_timeout(&mut self) {
+    fn on_idle_timeout(&mut self, _: Duration) {
         let (user, file) = (self.responder.user(), self.responder.file());
         tracing::warn!(peer = %self.peer, user, file, "idle for too long: disconnected");
     }

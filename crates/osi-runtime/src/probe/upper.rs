@@ -158,12 +158,8 @@ impl Reply {
 
 fn refuse_words(reason: spdu::RefuseReason) -> String {
     match reason {
-        spdu::RefuseReason::User => "the session user gave no reason".into(),
-        spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; give one with --ssel".into(),
-        spdu::RefuseReason::UserNotAttached => "no user is attached to the session selector".into(),
-        spdu::RefuseReason::Version => "the version is not supported".into(),
-        spdu::RefuseReason::Provider => "session gave no reason".into(),
-        other => format!("{other:?}"),
+        spdu::RefuseReason::SelectorUnknown => format!("{reason}; give one with --ssel"),
+        reason => reason.to_string(),
     }
 }
 
@@ -216,8 +212,13 @@ async fn versions(target: &Target) -> Versions {
     for versions in [BOTH, Versions::V2, Versions::V1] {
         let proposal = Proposal { application: &APPLICATIONS[0], units: Units::DUPLEX, versions };
         let reply = propose(target, proposal).await;
-        let by_version =
-            matches!(reply.session, Some(Session::Refuse { reason: spdu::RefuseReason::Version }));
+        // Some implementations report the version as a restriction.
+        let by_version = matches!(
+            reply.session,
+            Some(Session::Refuse {
+                reason: spdu::RefuseReason::Version | spdu::RefuseReason::ProviderRestriction
+            })
+        );
         if reply.is_of_session() && !by_version {
             return versions;
         }

@@ -66,6 +66,16 @@ pub enum Refuser {
     Session(session::RefuseReason),
 }
 
+impl core::fmt::Display for Refuser {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Refuser::User => f.write_str("the user above its presentation layer gave no reason"),
+            Refuser::Provider(reason) => write!(f, "its presentation layer refused: {reason:?}"),
+            Refuser::Session(reason) => write!(f, "its session layer refused: {reason}"),
+        }
+    }
+}
+
 /// The answer to P-CONNECT.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {

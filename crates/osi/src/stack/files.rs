@@ -33,6 +33,7 @@ pub struct Files {
     /// Whether this end initiates the association.
     initiates: bool,
     crossed: u64,
+    refused: Option<presentation::Refuser>,
 }
 
 impl Files {
@@ -45,6 +46,7 @@ impl Files {
             acse_context: 0,
             initiates: false,
             crossed: 0,
+            refused: None,
         }
     }
 
@@ -82,6 +84,11 @@ impl Files {
     /// Returns the next request to the network.
     pub fn poll_network(&mut self) -> Option<network::Request> {
         self.stack.poll_network()
+    }
+
+    /// Returns which layer of the peer refused the association, if one did.
+    pub fn refused(&self) -> Option<presentation::Refuser> {
+        self.refused
     }
 
     /// Returns the number of requests that were dropped because they crossed with the end of the association
@@ -298,7 +305,10 @@ impl Files {
                     accept.session.units.has(Units::SYNCHRONISE),
                 )
             }
-            presentation::Answer::Refused(_) => (false, Vec::new(), false),
+            presentation::Answer::Refused(refuse) => {
+                self.refused = Some(refuse.by);
+                (false, Vec::new(), false)
+            }
         };
         let user_information = values(answer.user_information);
         below::Indication::AssociateConfirm(below::AssociateResponse {

@@ -202,6 +202,23 @@ pub enum RefuseReason {
     Other(u8),
 }
 
+impl core::fmt::Display for RefuseReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            RefuseReason::User => "the session user gave no reason",
+            RefuseReason::UserCongestion => "the session user is congested",
+            RefuseReason::UserData => "the session user gave a reason in its data",
+            RefuseReason::SelectorUnknown => "the session selector is unknown",
+            RefuseReason::UserNotAttached => "no user is attached to the session selector",
+            RefuseReason::ProviderCongestion => "the session layer is congested",
+            RefuseReason::Version => "the session version is not supported",
+            RefuseReason::Provider => "the session layer gave no reason",
+            RefuseReason::ProviderRestriction => "a restriction of the session layer's implementation",
+            RefuseReason::Other(code) => return write!(f, "reason code {code}"),
+        })
+    }
+}
+
 impl RefuseReason {
     /// Returns the code for a reason.
     pub const fn code(self) -> u8 {
