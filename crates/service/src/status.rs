@@ -31,6 +31,9 @@ pub struct Status {
     pub memory: Memory,
     /// TCP sessions, by state.
     pub sessions: Counters,
+    /// The TCP sessions that carried data last, at most [`CONNECTIONS_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub connections: Vec<Connection>,
     /// The shards, if the board is divided. Everything else sums them up.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shards: Vec<Shard>,
@@ -42,6 +45,30 @@ pub struct Status {
     pub services: Vec<Service>,
     /// Board-wide counters, by family and name; counters of a port are listed with the port.
     pub counters: BTreeMap<String, Counters>,
+}
+
+/// The maximum number of TCP sessions of a shard that a status lists.
+pub const CONNECTIONS_MAX: usize = 200;
+
+/// A TCP session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The board's address and port.
+    pub local: String,
+    /// The peer's address and port.
+    pub remote: String,
+    /// Its state, such as `established`.
+    pub state: String,
+    /// Payload received in order, bytes.
+    pub bytes_in: u64,
+    /// Payload that the peer has acknowledged, bytes.
+    pub bytes_out: u64,
+    /// Smoothed round-trip time, us; zero before the first sample.
+    pub rtt_us: u64,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Payload retransmitted, bytes.
+    pub retransmitted_bytes: u64,
 }
 
 /// The active parts of a board's sandbox.

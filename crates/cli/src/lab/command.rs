@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 /// Measure networks and models; find throughput collapses and their causes.
 ///
-/// Networks: run 'serve' on one host, and 'sweep', 'delay', 'latency', 'udp' or 'trace' on the other.
+/// Networks: run 'serve' on one host, and 'sweep', 'delay', 'latency', 'udp', 'check' or 'trace' on the
+/// other. 'hosts' compares several hosts, and starts the servers over ssh. 'request' splits requests to any
+/// web server into their parts.
 ///
 /// Traffic: 'mix' sends several kinds of flows at once over a network with policing; 'rtp' sends and receives
 /// streams with RTCP reports.
@@ -21,6 +23,8 @@ use std::process::ExitCode;
         \n  kiban lab serve                             on one host; prints a token\
         \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, causes, remedies\
         \n  kiban lab latency HOST                      round trips under load, and their grade\
+        \n  kiban lab hosts plan.toml --together        several hosts side by side; starts them over ssh\
+        \n  kiban lab request https://www.example.org/  the shares of DNS, TCP, TLS and the server\
         \n  kiban lab explain slow.pcapng               why the connections of a capture are slow\
         \n  kiban lab questions wide-area-atm           parameters, metrics and an example plan\
         \n  kiban lab run map.toml --out map            run it; repeat the command to resume\

@@ -19,15 +19,18 @@
 //! Limits    Linux at both ends. Captures are made by the client.
 //! Beside    [`latency`] measures round trips while several connections fill the path, and [`udp`] one-way
 //!           delays, losses and reordering of datagrams; [`check`] looks for path MTU black holes,
-//!           removed ECN marks and forged resets.
+//!           removed ECN marks and forged resets; [`hosts`] compares several hosts.
+//!           [`request`] needs no server of its own: it splits HTTP requests into their parts.
 //! Left out  captures at the server.
 
 pub mod check;
 pub mod delay;
 mod diagnosis;
 pub mod grid;
+pub mod hosts;
 pub mod latency;
 pub mod question;
+pub mod request;
 pub mod session;
 pub mod sweep;
 pub mod trace;

@@ -2,8 +2,9 @@
 
 use crate::services::{Services, View};
 use crate::status::{self, Counters};
+use kiban_base::Instant;
 use kiban_link::{Driver, LinkCounters};
-use kiban_tcpip::tcp::State;
+use kiban_tcpip::tcp::{Info, State};
 use std::collections::BTreeMap;
 
 /// One shard's part of the status.
@@ -11,6 +12,8 @@ pub(super) struct Part {
     pub(super) memory: status::Memory,
     /// TCP sessions, by state.
     pub(super) sessions: Counters,
+    /// The sessions that carried data last.
+    pub(super) connections: Vec<status::Connection>,
     /// The states of the services.
     pub(super) services: Vec<View>,
     /// Counters of the whole board, by family.
@@ -53,6 +56,7 @@ pub(super) fn part_of(driver: &mut Driver, services: usize, links: usize) -> Par
     for info in driver.view().infos() {
         *sessions.entry(state_word(info.state)).or_default() += 1;
     }
+    let connections = connections(driver);
     let memory = driver.board().memory_mut();
     let of = |capacity: usize, at_home: usize, unit: usize| status::Use {
         capacity: (capacity * unit) as u64,
@@ -64,7 +68,32 @@ pub(super) fn part_of(driver: &mut Driver, services: usize, links: usize) -> Par
         receive_bytes: of(receive.capacity(), receive.available(), receive.page_bytes()),
         pdus: of(pdus.capacity(), pdus.available(), 1),
     };
-    Part { memory, sessions, services, counters, ports }
+    Part { memory, sessions, connections, services, counters, ports }
+}
+
+/// Returns the sessions that carried data last.
+fn connections(driver: &Driver) -> Vec<status::Connection> {
+    let used_at = |info: &Info| info.data_sent_at.max(info.data_received_at);
+    let open = || driver.view().infos().filter(|info| info.state != State::TimeWait);
+    let mut times: Vec<Instant> = open().map(|info| used_at(&info)).collect();
+    // A session that was used before this time is left out.
+    let since = match times.len().checked_sub(status::CONNECTIONS_MAX) {
+        Some(older) if older > 0 => *times.select_nth_unstable(older).1,
+        _ => Instant::ZERO,
+    };
+    let recent = open().filter(|info| used_at(info) >= since).take(status::CONNECTIONS_MAX);
+    recent
+        .map(|info| status::Connection {
+            local: info.local.to_string(),
+            remote: info.remote.to_string(),
+            state: state_word(info.state),
+            bytes_in: info.bytes_in,
+            bytes_out: info.bytes_acknowledged,
+            rtt_us: info.round_trip.as_micros() as u64,
+            cwnd_bytes: info.congestion_window_bytes.into(),
+            retransmitted_bytes: info.retransmitted_bytes,
+        })
+        .collect()
 }
 
 impl Part {
@@ -82,6 +111,7 @@ impl Part {
         };
         uses(&mut self.memory, other.memory);
         add_counters(&mut self.sessions, other.sessions);
+        self.connections.extend(other.connections);
         add_families(&mut self.counters, other.counters);
         for view in other.services {
             let is_it = |its: &&mut View| (&its.plan.name, its.closed) == (&view.plan.name, view.closed);

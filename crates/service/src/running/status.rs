@@ -93,7 +93,7 @@ impl Running {
         let parts = std::mem::take(&mut part.ports);
         let ports = parts.into_iter().enumerate().map(|(at, part)| self.port_status(at, part, now)).collect();
         let circuits = (0..self.plan.ports.len()).flat_map(|number| self.circuits(number)).collect();
-        let Part { memory, sessions, counters, .. } = part;
+        let Part { memory, sessions, connections, counters, .. } = part;
         Status {
             name: self.plan.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -105,6 +105,7 @@ impl Running {
             sandbox: self.sandbox.as_ref().map(Sandbox::report).map(status::Sandbox::from),
             memory,
             sessions,
+            connections,
             shards,
             ports,
             circuits,

@@ -1,19 +1,24 @@
 //! `kiban top`: a live view of a running board.
 //!
 //! Screen    at the top, a graph of the received and one of the sent bits, each with its scale; then CPU,
-//!           memory and sessions by state; below, tables of ports and services, the busiest first, and of
-//!           circuits.
-//! Rates     ports report theirs; those of services, and the CPU time, are differences between two samples.
-//! Keys      `?` shows them.
-//! Limits    the rates of services are unknown in the first sample.
-//! Not implemented  single TCP sessions with their RTT, window and retransmits: a board does not report them.
+//!           memory and sessions by state; below, tables of ports, services and TCP sessions, the busiest
+//!           first, and of circuits.
+//! Rates     ports report theirs; those of services and sessions, and the CPU time, are differences between
+//!           two samples.
+//! Keys      `?` shows them, and what the mouse does. Terminals select text while Shift is held.
+//! Limits    the rates of services and sessions are unknown in the first sample. A board reports at most
+//!           [`CONNECTIONS_MAX`](kiban_service::status::CONNECTIONS_MAX) sessions of each shard.
 
 mod samples;
 mod screen;
 
 use crate::board::control::{BoardName, query_status, status_text};
 use clap::Args;
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{
+    self, DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+    MouseButton, MouseEvent, MouseEventKind,
+};
+use crossterm::execute;
 use kiban_os::clock::Clock;
 use kiban_service::control::ControlClient;
 use samples::Samples;
@@ -24,10 +29,12 @@ use std::time::Duration;
 
 /// The interval between updates; keys are handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The number of lines by which the wheel of a mouse scrolls.
+const WHEEL_LINES: u16 = 3;
 /// The number of lines by which a page key scrolls.
 const PAGE_LINES: u16 = 10;
 
-/// Watch a running board: rates, ports, circuits and services, every second.
+/// Watch a running board: rates, ports, services, TCP sessions and circuits, every second.
 ///
 /// Press ? for the keys and q to quit. Without a terminal it prints the status once, like `kiban status`.
 #[derive(Args)]
@@ -46,7 +53,10 @@ impl Top {
             return Ok(ExitCode::SUCCESS);
         }
         let mut terminal = ratatui::init();
+        // A terminal without a mouse ignores this.
+        let _ = execute!(std::io::stdout(), EnableMouseCapture);
         let watched = show(&mut terminal, &mut caller, Samples::new(first));
+        let _ = execute!(std::io::stdout(), DisableMouseCapture);
         ratatui::restore();
         watched.map(|()| ExitCode::SUCCESS)
     }
@@ -66,9 +76,10 @@ fn show(
         terminal.draw(|frame| screen::draw(frame, &samples, &mut view)).map_err(terminal_error)?;
         let passed = clock.now().since(sampled);
         if event::poll(PAUSE.saturating_sub(passed)).map_err(terminal_error)? {
-            let Event::Key(key) = event::read().map_err(terminal_error)? else { continue };
-            if key.kind == KeyEventKind::Press && on_key(&mut view, key) {
-                return Ok(());
+            match event::read().map_err(terminal_error)? {
+                Event::Key(key) if key.kind == KeyEventKind::Press && on_key(&mut view, key) => return Ok(()),
+                Event::Mouse(mouse) => on_mouse(&mut view, mouse),
+                _ => {}
             }
         } else {
             let now = clock.now();
@@ -113,6 +124,16 @@ fn on_key(view: &mut View, key: KeyEvent) -> bool {
     false
 }
 
+/// Handles the mouse.
+fn on_mouse(view: &mut View, mouse: MouseEvent) {
+    match mouse.kind {
+        MouseEventKind::ScrollUp => view.scrolled = view.scrolled.saturating_sub(WHEEL_LINES),
+        MouseEventKind::ScrollDown => view.scrolled = view.scrolled.saturating_add(WHEEL_LINES),
+        MouseEventKind::Down(MouseButton::Left) => view.click(mouse.column, mouse.row),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,5 +161,16 @@ mod tests {
         assert_eq!(press(KeyCode::Esc), state("l", false, true, 9, false));
         assert_eq!(press(KeyCode::Esc), state("", false, true, 9, false));
         assert!(press(KeyCode::Esc).0);
+    }
+
+    #[test]
+    fn the_wheel_scrolls() {
+        let mut view = View::default();
+        let mut turn = |kind| {
+            on_mouse(&mut view, MouseEvent { kind, column: 0, row: 0, modifiers: KeyModifiers::NONE });
+            view.scrolled
+        };
+        assert_eq!((turn(MouseEventKind::ScrollDown), turn(MouseEventKind::ScrollUp)), (3, 0));
+        assert_eq!(turn(MouseEventKind::ScrollUp), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The samples of a board: the current status, rates, and the history for the graphs.
 
 use kiban_lab::load::tree_cpu_nanos;
-use kiban_service::status::{Service, Status};
+use kiban_service::status::{Connection, Service, Status};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -16,8 +16,28 @@ pub(super) struct Samples {
     /// CPU time per second, in cores.
     pub(super) cores: Option<f64>,
     cpu_nanos: Option<u64>,
-    /// Received and sent bytes of each service at the last sample, and their rates in bit/s.
-    services: HashMap<String, ([u64; 2], Option<[f64; 2]>)>,
+    services: Rates,
+    /// By the addresses of both ends.
+    connections: Rates,
+}
+
+/// Received and sent bytes at the last sample, and their rates in bit/s.
+type Rates = HashMap<String, ([u64; 2], Option<[f64; 2]>)>;
+
+/// Returns the bytes now, and their rates since an earlier sample.
+fn rates(now: impl Iterator<Item = (String, [u64; 2])>, before: &Rates, seconds: f64) -> Rates {
+    now.map(|(name, bytes)| {
+        let rate = before.get(&name).filter(|_| seconds > 0.0).map(|(before, _)| {
+            [0, 1].map(|way| bytes[way].saturating_sub(before[way]) as f64 * 8.0 / seconds)
+        });
+        (name, (bytes, rate))
+    })
+    .collect()
+}
+
+/// Returns what identifies a session.
+fn ends(connection: &Connection) -> String {
+    format!("{} {}", connection.local, connection.remote)
 }
 
 fn bytes_of(service: &Service) -> [u64; 2] {
@@ -31,7 +51,8 @@ impl Samples {
             bits: Default::default(),
             cores: None,
             cpu_nanos: None,
-            services: HashMap::new(),
+            services: Rates::new(),
+            connections: Rates::new(),
         };
         samples.add(status, Duration::ZERO);
         samples
@@ -40,10 +61,10 @@ impl Samples {
     /// Adds a status that was read this long after the previous one.
     pub(super) fn add(&mut self, status: Status, passed: Duration) {
         let seconds = passed.as_secs_f64();
-        let rates = |of: fn(&kiban_service::status::Rates) -> f64| {
+        let sum = |of: fn(&kiban_service::status::Rates) -> f64| {
             status.ports.iter().map(|port| of(&port.rates)).sum::<f64>() as u64
         };
-        for (history, now) in self.bits.iter_mut().zip([rates(|it| it.bits_in), rates(|it| it.bits_out)]) {
+        for (history, now) in self.bits.iter_mut().zip([sum(|it| it.bits_in), sum(|it| it.bits_out)]) {
             history.push_front(now);
             history.truncate(HISTORY);
         }
@@ -51,20 +72,20 @@ impl Samples {
         let spent = cpu_nanos.zip(self.cpu_nanos).filter(|_| seconds > 0.0);
         self.cores = spent.map(|(now, before)| now.saturating_sub(before) as f64 / 1e9 / seconds);
         self.cpu_nanos = cpu_nanos;
-        let sampled = status.services.iter().map(|service| {
-            let bytes = bytes_of(service);
-            let before = self.services.get(&service.name).filter(|_| seconds > 0.0);
-            let rate = before.map(|(before, _)| {
-                [0, 1].map(|way| bytes[way].saturating_sub(before[way]) as f64 * 8.0 / seconds)
-            });
-            (service.name.clone(), (bytes, rate))
-        });
-        self.services = sampled.collect();
+        let services = status.services.iter().map(|service| (service.name.clone(), bytes_of(service)));
+        self.services = rates(services, &self.services, seconds);
+        let connections = status.connections.iter().map(|one| (ends(one), [one.bytes_in, one.bytes_out]));
+        self.connections = rates(connections, &self.connections, seconds);
         self.status = status;
     }
 
     /// Returns the rates at which a service receives and sends, in bit/s, if they are known.
     pub(super) fn service_bits(&self, name: &str) -> Option<[f64; 2]> {
         self.services.get(name)?.1
+    }
+
+    /// Returns the rates at which a session receives and sends, in bit/s, if they are known.
+    pub(super) fn connection_bits(&self, connection: &Connection) -> Option<[f64; 2]> {
+        self.connections.get(&ends(connection))?.1
     }
 }

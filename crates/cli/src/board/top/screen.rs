@@ -3,9 +3,9 @@
 use super::samples::Samples;
 use crate::board::control::{guest_lines, link_cell};
 use kiban_lab::Table;
-use kiban_service::status::{Port, Service, Use};
+use kiban_service::status::{Connection, Port, Service, Use};
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Sparkline};
@@ -21,6 +21,11 @@ pub(super) struct View {
     pub(super) by_name: bool,
     /// The number of lines by which the tables are scrolled.
     pub(super) scrolled: u16,
+    /// The row that is highlighted, by its first two words, which name it.
+    pub(super) selected: Option<String>,
+    /// Where the tables were drawn, and their lines.
+    pub(super) area: Rect,
+    pub(super) lines: Vec<String>,
     pub(super) shows_help: bool,
     pub(super) has_colours: bool,
 }
@@ -30,12 +35,14 @@ const RECEIVED: Color = Color::Cyan;
 const SENT: Color = Color::Yellow;
 const GRAPH_LINES: u16 = 6;
 
-const HELP: [&str; 8] = [
+const HELP: [&str; 10] = [
     "?, h        this help",
     "/           show only rows that contain a text; Enter ends it, Esc removes it",
     "s           sort by name, or by rate",
     "Up, Down    scroll; PageUp, PageDown, Home too",
     "q, Esc      quit",
+    "mouse       the wheel scrolls; click on a row to highlight it, or on the head",
+    "            of a column to sort by it: by name on the first, by rate on others",
     "",
     "Graphs have the newest sample on the right, and one column for each second.",
     "Memory is shown in red from 90 % on.",
@@ -91,6 +98,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, samples: &Samples, view: &mut View) {
     let lines = tables(samples, view);
     // The last line stays visible.
     view.scrolled = view.scrolled.min(u16::try_from(lines.len().saturating_sub(1)).unwrap_or(u16::MAX));
+    (view.area, view.lines) = (below, lines.iter().map(ToString::to_string).collect());
     frame.render_widget(Paragraph::new(lines).scroll((view.scrolled, 0)), below);
     let order = if view.by_name { "name" } else { "rate" };
     let typed = match (view.is_typing, view.filter.as_str()) {
@@ -168,7 +176,9 @@ fn summary(samples: &Samples, has_colours: bool) -> Vec<Line<'static>> {
 /// Returns the lines of all tables.
 fn tables(samples: &Samples, view: &View) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for table in [ports(samples, view), services(samples, view), circuits(samples, view)] {
+    for table in
+        [ports(samples, view), services(samples, view), connections(samples, view), circuits(samples, view)]
+    {
         if table.is_empty() {
             continue;
         }
@@ -177,11 +187,43 @@ fn tables(samples: &Samples, view: &View) -> Vec<Line<'static>> {
         }
         for (number, line) in table.to_string().lines().enumerate() {
             // The title and the heads.
-            let style = if number < 2 { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
+            let style = if number < 2 {
+                Style::new().add_modifier(Modifier::BOLD)
+            } else if view.selected.is_some() && name_of(line) == view.selected {
+                Style::new().add_modifier(Modifier::REVERSED)
+            } else {
+                Style::new()
+            };
             lines.push(Line::from(Span::styled(line.to_owned(), style)));
         }
     }
     lines
+}
+
+/// Returns the first two words of a row, which name it; `None` for other lines.
+fn name_of(line: &str) -> Option<String> {
+    let mut words = line.split_whitespace();
+    Some(format!("{} {}", words.next()?, words.next()?)).filter(|_| !line.starts_with("--"))
+}
+
+impl View {
+    /// Handles a click on a cell of the screen: on a row, which is highlighted, or on the head of a column.
+    pub(super) fn click(&mut self, column: u16, row: u16) {
+        if !self.area.contains(Position::new(column, row)) {
+            return;
+        }
+        let at = usize::from(row - self.area.y + self.scrolled);
+        let Some(line) = self.lines.get(at) else { return };
+        let is_rule = |at: usize| self.lines.get(at).is_some_and(|line| line.starts_with("--"));
+        if is_rule(at + 1) {
+            let first = self.lines[at + 1].find(' ').unwrap_or(usize::MAX);
+            self.by_name = usize::from(column - self.area.x) <= first;
+        } else {
+            // A second click ends the highlight.
+            let name = name_of(line);
+            self.selected = name.filter(|name| self.selected.as_ref() != Some(name));
+        }
+    }
 }
 
 /// Returns whether a row passes the filter.
@@ -265,6 +307,45 @@ fn services(samples: &Samples, view: &View) -> Table {
     table
 }
 
+fn connections(samples: &Samples, view: &View) -> Table {
+    let mut table = Table::new("TCP sessions")
+        .text_column("local")
+        .text_column("remote")
+        .text_column("state")
+        .number_column("received")
+        .number_column("sent")
+        .number_column("RTT")
+        .number_column("cwnd")
+        .number_column("retransmitted");
+    let rates = |one: &Connection| samples.connection_bits(one);
+    let sum = |one: &Connection| rates(one).map_or(0.0, |[received, sent]| received + sent);
+    let mut connections: Vec<&Connection> = samples.status.connections.iter().collect();
+    match view.by_name {
+        true => {
+            connections.sort_by(|one, other| (&one.local, &one.remote).cmp(&(&other.local, &other.remote)))
+        }
+        false => connections.sort_by(|one, other| sum(other).total_cmp(&sum(one))),
+    }
+    for one in connections {
+        let [received, sent] = rates(one).map_or(["-".into(), "-".into()], |rates| rates.map(bits));
+        let rtt = if one.rtt_us == 0 { "-".into() } else { format!("{:.2} ms", one.rtt_us as f64 * 1e-3) };
+        let row = [
+            one.local.clone(),
+            one.remote.clone(),
+            one.state.clone(),
+            received,
+            sent,
+            rtt,
+            scaled(one.cwnd_bytes as f64, "B"),
+            scaled(one.retransmitted_bytes as f64, "B"),
+        ];
+        if passes(&row, view) {
+            table.row(row);
+        }
+    }
+    table
+}
+
 fn circuits(samples: &Samples, view: &View) -> Table {
     let mut table = Table::new("circuits")
         .text_column("port")
@@ -339,6 +420,67 @@ mod tests {
         view.by_name = true;
         let shown = screen(&samples, &mut view, (120, 40));
         assert!(shown.find("east ") < shown.find("west "), "{shown}");
+    }
+
+    fn session(remote: &str, bytes_in: u64) -> Connection {
+        let (local, remote) = ("10.0.0.1:80".to_owned(), remote.to_owned());
+        let state = "established".to_owned();
+        let rest = Connection {
+            rtt_us: 1230,
+            cwnd_bytes: 65_000,
+            retransmitted_bytes: 2900,
+            ..Connection::default()
+        };
+        Connection { local, remote, state, bytes_in, ..rest }
+    }
+
+    #[test]
+    fn sessions_are_sorted_by_rate_with_their_rtt_window_and_retransmits() {
+        let of = |bytes| Status {
+            connections: vec![session("10.0.0.2:9", 0), session("10.0.0.3:9", bytes)],
+            ..status(Vec::new())
+        };
+        let mut samples = Samples::new(of(0));
+        samples.add(of(1_250_000), Duration::from_secs(1));
+        let mut view = View::default();
+        let shown = screen(&samples, &mut view, (120, 40));
+        let place = |word: &str| shown.find(word).unwrap_or_else(|| panic!("{word}:\n{shown}"));
+        assert!(place("10.0.0.3:9") < place("10.0.0.2:9"), "{shown}");
+        for words in ["10.0 Mbit/s", "1.23 ms", "65.0 kB", "2.90 kB"] {
+            assert!(shown.contains(words), "{words}:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn clicks_sort_by_a_column_and_highlight_a_row() {
+        let samples = Samples::new(Status {
+            connections: vec![session("10.0.0.2:9", 0)],
+            ..status(vec![service("web", 10)])
+        });
+        let mut view = View::default();
+        screen(&samples, &mut view, (120, 40));
+        let row_of = |view: &View, words: &str| {
+            let at = view.lines.iter().position(|line| line.contains(words)).expect(words);
+            view.area.y + at as u16
+        };
+        let heads = row_of(&view, "listens on");
+        view.click(view.area.x + 1, heads);
+        assert!(view.by_name);
+        view.click(view.area.x + 40, heads);
+        assert!(!view.by_name);
+        let row = row_of(&view, "10.0.0.2:9");
+        view.click(view.area.x + 3, row);
+        assert_eq!(view.selected.as_deref(), Some("10.0.0.1:80 10.0.0.2:9"));
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("it is memory");
+        terminal.draw(|frame| draw(frame, &samples, &mut view)).expect("it is memory");
+        let cell = terminal.backend().buffer().cell((view.area.x, row)).expect("it is on the screen");
+        assert!(cell.modifier.contains(Modifier::REVERSED));
+        view.click(view.area.x + 3, row);
+        assert_eq!(view.selected, None);
+        // Outside the tables, and below the last row.
+        view.click(0, 0);
+        view.click(view.area.x, view.area.bottom() - 1);
+        assert!(view.selected.is_none() && !view.by_name);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The subcommands of `kiban lab` that measure real networks.
 
-use super::{check, delay, latency, serve, sweep, trace, udp};
+use super::{check, delay, hosts, latency, request, serve, sweep, trace, udp};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -13,6 +13,8 @@ pub(in crate::lab) enum Net {
     Latency(latency::Latency),
     Udp(udp::Udp),
     Check(check::Check),
+    Hosts(hosts::HostsCommand),
+    Request(request::Request),
     Trace(trace::TraceHost),
 }
 
@@ -25,6 +27,8 @@ impl Net {
             Net::Latency(latency) => latency.run(),
             Net::Udp(udp) => udp.run(),
             Net::Check(check) => check.run(),
+            Net::Hosts(hosts) => hosts.run(),
+            Net::Request(request) => request.run(),
             Net::Trace(trace) => trace.run(),
         }
     }

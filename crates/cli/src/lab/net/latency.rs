@@ -46,7 +46,7 @@ pub(crate) struct Latency {
     quiet: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (2.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("must be 2 to 3600".into()),

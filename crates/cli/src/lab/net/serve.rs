@@ -13,12 +13,16 @@ use kiban_lab::table::counted;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use serde_json::json;
+use std::io::{BufRead, Read};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Serve measurements from `kiban lab sweep`, `delay`, `latency`, `udp`, `trace` and `mix --to`.
+/// The maximum length of the line with the token on standard input, bytes.
+const TOKEN_LINE_MAX: u64 = 4096;
+
+/// Serve measurements from `kiban lab sweep`, `delay`, `latency`, `udp`, `check`, `trace` and `mix --to`.
 ///
 /// Only clients that know the token are served, and only measurements. The token is sent unencrypted: use
 /// this on trusted networks, restrict addresses with --allow, and stop it when you are done. Each trial opens
@@ -42,6 +46,10 @@ pub(crate) struct Serve {
     /// Read the token from the first line of this file [default: a random token].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Read the token from the first line of standard input, and exit at its end; for a server that another
+    /// program starts, as `kiban lab hosts` does over ssh.
+    #[arg(long, conflicts_with = "token_file")]
+    stdin: bool,
     /// Range of ports for data connections, one per trial [default: chosen by the system].
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     data_ports: Option<Ports>,
@@ -78,6 +86,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let token = match &self.token_file {
             Some(path) => token_of(path)?,
+            None if self.stdin => token_of_stdin()?,
             None => Token::random()
                 .map_err(|error| format!("cannot get random numbers from the system: {error}"))?,
         };
@@ -102,8 +111,15 @@ impl Serve {
         )
         .map_err(|error| cannot_listen(self.listen, &error))?;
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
-        note!("listening on {at}; press ctrl-c to stop");
-        if self.token_file.is_none() {
+        if self.stdin {
+            note!("listening on {at} until standard input ends");
+        } else {
+            note!("listening on {at}; press ctrl-c to stop");
+        }
+        if json {
+            print_line(&json!({"event": "listening", "address": at, "kiban": env!("CARGO_PKG_VERSION")}));
+        }
+        if self.token_file.is_none() && !self.stdin {
             // Print the token at the start only, so that it can be used on the other host.
             let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
             note!("token: {}", token.reveal());
@@ -123,6 +139,17 @@ impl Serve {
             Sandbox::enter(&needs, OnRefusal::Error)
                 .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
+        if self.stdin {
+            let stop = server.stopper();
+            let wait = move || {
+                let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+                stop();
+            };
+            std::thread::Builder::new()
+                .name("input".into())
+                .spawn(wait)
+                .map_err(|error| format!("cannot create a thread: {error}"))?;
+        }
         server.run().map_err(|error| format!("can no longer accept connections on {at}: {error}"))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -140,6 +167,19 @@ fn ports(text: &str) -> Result<Ports, String> {
     }
 }
 
+/// Prints an event, and continues even if the reader has closed standard output.
+fn print_line(line: &serde_json::Value) {
+    let _ = crate::output::print(&format!("{line}\n"));
+}
+
+/// Reads a token from the first line of standard input.
+fn token_of_stdin() -> Result<Token, String> {
+    let mut line = String::new();
+    let read = std::io::stdin().lock().take(TOKEN_LINE_MAX).read_line(&mut line);
+    read.map_err(|error| format!("cannot read standard input: {error}"))?;
+    Token::of_text(&line).map_err(|why| format!("standard input: {why}"))
+}
+
 fn tell(event: Event, json: bool, quiet: bool) {
     if json {
         let line = match event {
@@ -152,8 +192,7 @@ fn tell(event: Event, json: bool, quiet: bool) {
             }
             Event::RefusedOthers(others) => json!({"event": "refused", "others": others}),
         };
-        // Continue even if the reader has closed standard output.
-        let _ = crate::output::print(&format!("{line}\n"));
+        print_line(&line);
     } else if !quiet {
         match event {
             Event::Began(address) => note!("{address}: session started"),

@@ -30,10 +30,11 @@ use crate::remote::client::Client;
 pub(super) use clocks::Clocks;
 use kiban_os::Clock;
 pub(super) use phase::{Exchange, Observed, Phase, Prober, here, open, run as run_phase};
+pub(super) use report::round_trips;
 use std::time::Duration;
 
 /// The interval of probes.
-const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Measures latency under load to a server, `host`; calls `progress` with each load.
 ///

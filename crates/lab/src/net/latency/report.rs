@@ -94,7 +94,7 @@ pub struct Latency {
 }
 
 /// Returns the percentiles of the round trips in a phase's window.
-pub(super) fn round_trips(observed: &Observed) -> Option<Percentiles> {
+pub(in crate::net) fn round_trips(observed: &Observed) -> Option<Percentiles> {
     Percentiles::of(observed.in_window().map(|one| one.round_trip() as f64))
 }
 

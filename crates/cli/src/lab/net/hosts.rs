@@ -1,0 +1,314 @@
+//! `kiban lab hosts`: measures several hosts, whose servers it starts over ssh.
+
+use super::latency::seconds as load_seconds;
+use super::ssh::{Recipe, RemoteServer};
+use crate::output::note;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::engine::Failure;
+use kiban_lab::engine::store::write_atomically;
+use kiban_lab::net::hosts::{Hosts, NotMeasured, together};
+use kiban_lab::net::latency::{LatencyRequest, measure};
+use kiban_lab::net::{Client, TcpStack};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The maximum number of hosts in a plan.
+const HOSTS_MAX: usize = 100;
+
+/// Measure several hosts, and compare them; starts the other ends over ssh.
+///
+/// A plan names the hosts. 'kiban lab serve' is started on each, with a token of its own, and ends with the
+/// ssh connection. Each host is measured alone, as by 'kiban lab latency'; with --together, all are loaded at
+/// once, too, which shows whether their paths share a bottleneck.
+#[derive(Args)]
+#[command(after_help = "Examples:\
+        \n  kiban lab hosts plan.toml\
+        \n  kiban lab hosts plan.toml --together --html hosts.html\
+        \n  kiban lab hosts plan.toml --ssh 'ssh -F cluster.config' --json | jq .verdict\
+        \n\nA plan:\
+        \n  seconds = 10                              # of each load\
+        \n  [[host]]\
+        \n  ssh = \"admin@node1\"                       # kiban is measured at the same name\
+        \n  [[host]]\
+        \n  name = \"far\"\
+        \n  ssh = \"node2\"\
+        \n  address = \"192.0.2.7\"                     # if the name means another address here\
+        \n  kiban = \"/opt/kiban/bin/kiban\"\
+        \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments.")]
+pub(crate) struct HostsCommand {
+    /// The plan, a TOML file.
+    plan: PathBuf,
+    /// Load all hosts at once, too.
+    #[arg(long)]
+    together: bool,
+    /// Program that connects to a host, with its first arguments.
+    #[arg(long, default_value = "ssh", value_name = "COMMAND")]
+    ssh: String,
+    /// Write a page with the figures to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Do not show the progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The plan.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    #[serde(default = "Plan::seconds")]
+    seconds: f64,
+    #[serde(default = "Plan::parallel")]
+    parallel: u16,
+    #[serde(default)]
+    together: bool,
+    /// Settings for all hosts that do not have their own.
+    #[serde(default)]
+    all: Settings,
+    host: Vec<HostPlan>,
+}
+
+impl Plan {
+    fn seconds() -> f64 {
+        10.0
+    }
+
+    fn parallel() -> u16 {
+        4
+    }
+}
+
+/// Settings of a host, or of all.
+#[derive(Deserialize, Default, Clone)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    kiban: Option<String>,
+    copy: Option<bool>,
+    port: Option<u16>,
+    data_ports: Option<String>,
+    rate: Option<u64>,
+}
+
+/// A host of the plan.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostPlan {
+    ssh: String,
+    name: Option<String>,
+    address: Option<String>,
+    kiban: Option<String>,
+    copy: Option<bool>,
+    port: Option<u16>,
+    data_ports: Option<String>,
+    rate: Option<u64>,
+}
+
+/// A host, complete.
+struct Target {
+    name: String,
+    ssh: String,
+    address: String,
+    kiban: String,
+    copy: bool,
+    options: Vec<String>,
+}
+
+impl HostPlan {
+    fn target(self, all: &Settings) -> Target {
+        // The host of `user@host` or `ssh://user@host:port`.
+        let host = self.ssh.strip_prefix("ssh://").map_or(self.ssh.as_str(), |url| {
+            let end = url.rfind(':').filter(|at| !url[*at..].contains(']'));
+            &url[..end.unwrap_or(url.len())]
+        });
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host).trim_matches(['[', ']']);
+        let mut options =
+            vec!["--listen".to_owned(), format!("[::]:{}", self.port.or(all.port).unwrap_or(0))];
+        for (option, value) in [
+            ("--data-ports", self.data_ports.or_else(|| all.data_ports.clone())),
+            ("--rate", self.rate.or(all.rate).map(|rate| rate.to_string())),
+        ] {
+            options.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+        }
+        Target {
+            name: self.name.unwrap_or_else(|| host.to_owned()),
+            address: self.address.unwrap_or_else(|| host.to_owned()),
+            kiban: self.kiban.or_else(|| all.kiban.clone()).unwrap_or_else(|| "kiban".to_owned()),
+            copy: self.copy.or(all.copy).unwrap_or(false),
+            ssh: self.ssh,
+            options,
+        }
+    }
+}
+
+/// Reads a plan.
+fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
+    let plan: Plan = toml::from_str(text).map_err(|error| error.to_string())?;
+    load_seconds(&plan.seconds.to_string()).map_err(|why| format!("seconds {why}"))?;
+    if !(1..=16).contains(&plan.parallel) {
+        return Err("parallel must be 1 to 16".to_owned());
+    }
+    if plan.host.is_empty() || plan.host.len() > HOSTS_MAX {
+        return Err(format!("a plan has 1 to {HOSTS_MAX} hosts, each in a table [[host]]"));
+    }
+    if let Some(host) = plan.host.iter().find(|host| host.ssh.is_empty() || host.ssh.starts_with('-')) {
+        return Err(format!("ssh = {:?} is not a host: write [USER@]HOST", host.ssh));
+    }
+    let targets: Vec<Target> = plan.host.into_iter().map(|host| host.target(&plan.all)).collect();
+    let is_known = |at: usize| targets[..at].iter().any(|other| other.name == targets[at].name);
+    if let Some(at) = (0..targets.len()).find(|at| is_known(*at)) {
+        return Err(format!("two hosts are named {}: give each a name = \"...\"", targets[at].name));
+    }
+    let length = Duration::from_secs_f64(plan.seconds);
+    Ok((LatencyRequest { connections: plan.parallel, length }, plan.together, targets))
+}
+
+impl HostsCommand {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        let invalid = |why: String| format!("the plan {}: {why}", self.plan.display());
+        let text = std::fs::read_to_string(&self.plan)
+            .map_err(|error| format!("cannot read the plan {}: {error}", self.plan.display()))?;
+        let (request, at_once, targets) = read(&text).map_err(invalid)?;
+        let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
+        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("it is well formed");
+        let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        let hosts = measure_all(&targets, &ssh, &request, at_once || self.together, &bar);
+        bar.finish_and_clear();
+        if let Some(page) = &self.html {
+            let command = command(&self, page);
+            write_atomically(page, hosts.html(&command).as_bytes()).map_err(|error| error.to_string())?;
+        }
+        super::output::put(self.json, &hosts)?;
+        if let Some(page) = self.html.filter(|_| !self.quiet) {
+            note!("wrote {}", page.display());
+        }
+        Ok(crate::lab::output::status(hosts.is_whole()))
+    }
+}
+
+/// Returns the command, for the page.
+fn command(command: &HostsCommand, page: &Path) -> String {
+    let together = if command.together { " --together" } else { "" };
+    format!("kiban lab hosts {}{together} --html {}", command.plan.display(), page.display())
+}
+
+/// Starts all servers, measures each host, and then all at once.
+fn measure_all(
+    targets: &[Target],
+    ssh: &[String],
+    request: &LatencyRequest,
+    at_once: bool,
+    bar: &ProgressBar,
+) -> Hosts {
+    bar.set_message("starting servers over ssh");
+    // All are started before the first is waited for.
+    let started: Vec<_> = targets
+        .iter()
+        .map(|target| {
+            let Target { ssh: destination, kiban, copy, options, .. } = target;
+            RemoteServer::start(&Recipe { ssh, destination, kiban, copy: *copy, options: options.clone() })
+        })
+        .collect();
+    let (mut ready, mut measured, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for (target, server) in targets.iter().zip(started) {
+        let listening = server.and_then(|mut server| {
+            let port = server.port()?;
+            Ok((server, port))
+        });
+        match listening {
+            Ok((server, port)) => ready.push((target, server, port)),
+            Err(why) => failed.push(NotMeasured { name: target.name.clone(), why }),
+        }
+    }
+    let mut served = Vec::new();
+    for (target, server, port) in ready {
+        let result = connect(target, &server, port).and_then(|mut client| {
+            measure(&mut client, &target.address, request, &|load| {
+                bar.set_message(format!("{}: {}", target.name, load.name()));
+            })
+        });
+        match result {
+            Ok(latency) => {
+                measured.push((target.name.clone(), latency));
+                served.push((target, server, port));
+            }
+            Err(failure) => failed.push(NotMeasured { name: target.name.clone(), why: failure.to_string() }),
+        }
+    }
+    let mut hosts = Hosts::of(measured, failed);
+    if at_once && hosts.hosts.len() > 1 {
+        let clients: Result<Vec<Client>, Failure> =
+            served.iter().map(|(target, server, port)| connect(target, server, *port)).collect();
+        let alone: Vec<[f64; 2]> = hosts.hosts.iter().map(|host| host.mbps).collect();
+        let result = clients.map_err(|failure| failure.to_string()).and_then(|mut clients| {
+            together(&mut clients, request, &alone, &|what| bar.set_message(what))
+                .map_err(|(number, failure)| format!("{}: {failure}", served[number].0.name))
+        });
+        hosts.add_together(result);
+    }
+    bar.set_message("ending the servers");
+    hosts
+}
+
+/// Connects to the server of a host.
+fn connect(target: &Target, server: &RemoteServer, port: u16) -> Result<Client, Failure> {
+    Client::connect(&TcpStack::Host, &target.address, port, &server.token).map_err(|failure| match failure {
+        Failure::Lost(why) => Failure::Lost(format!(
+            "{why} (it was started over ssh; if {} is reached at another address, set address = \"...\"; behind a \
+             firewall, set port and data_ports)",
+            target.name
+        )),
+        other => other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_with_settings_for_all_hosts() {
+        let text = "together = true\nseconds = 4\n[all]\nkiban = \"bin/kiban\"\nrate = 100\n\
+                    [[host]]\nssh = \"eve@one\"\n[[host]]\nname = \"two\"\nssh = \"ssh://eve@[2001:db8::1]:2222\"\n\
+                    kiban = \"kiban\"\ndata_ports = \"4200-4203\"\nport = 4195\ncopy = true\n";
+        let (request, together, targets) = read(text).expect("it is valid");
+        assert_eq!((request.length, request.connections, together), (Duration::from_secs(4), 4, true));
+        let [one, two] = &targets[..] else { panic!("two hosts") };
+        assert_eq!(
+            (one.name.as_str(), one.address.as_str(), one.kiban.as_str()),
+            ("one", "one", "bin/kiban")
+        );
+        assert_eq!(one.options, ["--listen", "[::]:0", "--rate", "100"]);
+        assert_eq!(
+            (two.name.as_str(), two.address.as_str(), two.kiban.as_str()),
+            ("two", "2001:db8::1", "kiban")
+        );
+        assert_eq!(two.options, ["--listen", "[::]:4195", "--data-ports", "4200-4203", "--rate", "100"]);
+        assert!(two.copy && !one.copy);
+    }
+
+    #[test]
+    fn mistakes_of_a_plan_are_named() {
+        let one = "[[host]]\nssh = \"one\"\n";
+        for (text, expected) in [
+            (String::new(), "missing field `host`"),
+            ("host = []".to_owned(), "a plan has 1 to 100 hosts"),
+            ("[[host]]\nname = \"a\"".to_owned(), "missing field `ssh`"),
+            ("[[host]]\nssh = \"-oProxyCommand=x\"".to_owned(), "is not a host"),
+            (format!("{one}{one}"), "two hosts are named one"),
+            (format!("seconds = 1\n{one}"), "seconds must be 2 to 3600"),
+            (format!("parallel = 17\n{one}"), "parallel must be 1 to 16"),
+            (format!("{one}colour = 1\n"), "unknown field `colour`"),
+        ] {
+            let Err(why) = read(&text) else { panic!("{text}") };
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+}

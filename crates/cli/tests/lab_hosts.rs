@@ -1,0 +1,297 @@
+//! `kiban lab hosts` as a user runs it: this host, a router and other hosts in network namespaces. The
+//! program that takes the place of ssh runs the command in the namespace of the host.
+//!
+//! ```text
+//! near ── wire ── router ── one link for each host
+//! ```
+//!
+//! Recipes   a slow path is a token bucket (tbf); losses are every n-th packet (nft); a shared bottleneck is
+//!           a bucket between this host and the router.
+//! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN), tbf or nft.
+
+#[allow(dead_code, reason = "the network here has a router")]
+mod two_hosts;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+use two_hosts::{Folder, kiban, run};
+
+/// A host, a router and other hosts behind it.
+struct Star {
+    near: String,
+    router: String,
+    hosts: Vec<String>,
+}
+
+fn ip(arguments: &str) -> bool {
+    run(Command::new("ip").args(arguments.split_whitespace()))
+}
+
+/// Runs a shell command in a namespace.
+fn shell(side: &str, script: &str) -> bool {
+    run(Command::new("ip").args(["netns", "exec", side, "sh", "-c", script]))
+}
+
+impl Star {
+    /// Creates the namespaces; without the necessary privileges, prints a message and returns `None`.
+    fn new(letter: char, hosts: &[&str]) -> Option<Star> {
+        let name = |side: &str| format!("kiban-{}-{letter}-{side}", std::process::id());
+        let hosts = hosts.iter().map(|host| name(host)).collect();
+        let star = Star { near: name("near"), router: name("router"), hosts };
+        if !ip(&format!("netns add {}", star.near)) {
+            println!("skipped: network namespaces need CAP_SYS_ADMIN and iproute2");
+            return None;
+        }
+        let (near, router) = (&star.near, &star.router);
+        let link = |side: &str, device: &str, address: &str, gateway: &str, subnet: &str| {
+            ip(&format!("-n {router} link add {device} type veth peer name wire netns {side}"))
+                && ip(&format!("-n {side} address add {address}/24 dev wire"))
+                && ip(&format!("-n {router} address add {gateway}/24 dev {device}"))
+                && ip(&format!("-n {side} link set lo up"))
+                && ip(&format!("-n {side} link set wire up"))
+                && ip(&format!("-n {router} link set {device} up"))
+                && ip(&format!("-n {side} route add {subnet} via {gateway}"))
+        };
+        let all = "10.77.0.0/16";
+        let made = ip(&format!("netns add {router}"))
+            && shell(router, "echo 1 > /proc/sys/net/ipv4/ip_forward")
+            && link(near, "near", "10.77.41.1", "10.77.41.254", all)
+            && star.hosts.iter().enumerate().all(|(at, host)| {
+                ip(&format!("netns add {host}"))
+                    && link(host, &format!("to{at}"), &address(at), &format!("10.77.{}.254", 50 + at), all)
+            });
+        assert!(made, "who may make a namespace may make links in it");
+        Some(star)
+    }
+
+    /// Limits the rate at which a side sends on a device, with a short queue.
+    fn bucket(side: &str, device: &str, rate: &str) -> bool {
+        let made = run(Command::new("tc")
+            .args(["-n", side, "qdisc", "replace", "dev", device, "root", "tbf"])
+            .args(["rate", rate, "burst", "16kb", "latency", "20ms"]));
+        if !made {
+            println!("skipped: this kernel has no tbf");
+        }
+        made
+    }
+
+    /// Runs `kiban lab hosts` on a plan, with a program in the place of ssh.
+    fn measure(&self, folder: &Folder, plan: &str, more: &[&str]) -> Output {
+        std::fs::write(folder.path("plan.toml"), plan).expect("there is disk space");
+        let ssh = fake_ssh(folder, &self.hosts);
+        let mut command = kiban(Some(&self.near));
+        command
+            .args(["lab", "hosts", &folder.path("plan.toml"), "--json", "--quiet", "--ssh", &ssh])
+            .args(more);
+        command.env("TMPDIR", folder.path("tmp")).output().expect("the program was built")
+    }
+}
+
+impl Drop for Star {
+    fn drop(&mut self) {
+        for side in self.hosts.iter().chain([&self.near, &self.router]) {
+            ip(&format!("netns delete {side}"));
+        }
+    }
+}
+
+fn address(host: usize) -> String {
+    format!("10.77.{}.2", 50 + host)
+}
+
+/// Writes a program that runs a command in the namespace of a host, as ssh does on the host.
+fn fake_ssh(folder: &Folder, hosts: &[String]) -> String {
+    let cases: String = hosts
+        .iter()
+        .map(|host| {
+            let name = host.rsplit('-').next().expect("it has parts");
+            format!("eve@{name}) exec ip netns exec {host} sh -c \"$2\";;\n")
+        })
+        .collect();
+    let script = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift\ncase $1 in\n{cases}\
+         *) echo 'ssh: connect to host gone port 22: Connection refused' >&2; exit 255;;\nesac\n"
+    );
+    std::fs::create_dir_all(folder.path("tmp")).expect("there is disk space");
+    program(folder, "ssh", &script)
+}
+
+/// Writes a script; returns its path.
+fn program(folder: &Folder, name: &str, script: &str) -> String {
+    let path = folder.path(name);
+    std::fs::write(&path, script).expect("there is disk space");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    path
+}
+
+/// Returns the part of a plan for a host.
+fn host(name: &str, number: usize, more: &str) -> String {
+    format!("[[host]]\nname = \"{name}\"\nssh = \"eve@{name}\"\naddress = \"{}\"\n{more}\n", address(number))
+}
+
+fn own() -> String {
+    format!("[all]\nkiban = \"{}\"\n", env!("CARGO_BIN_EXE_kiban"))
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// Returns the causes of a host.
+fn causes(report: &Value, name: &str) -> Vec<String> {
+    let hosts = report["hosts"].as_array().expect("a list");
+    let host = hosts.iter().find(|host| host["name"] == name).unwrap_or_else(|| panic!("{name}: {report:#}"));
+    let findings = host["findings"].as_array().expect("a list");
+    findings.iter().map(|finding| finding["cause"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn each_host_has_the_verdict_of_its_own_path() {
+    let names = ["good", "slow", "lossy", "limited"];
+    let Some(star) = Star::new('v', &names) else { return };
+    let folder = Folder::new("hosts");
+    // The path to `good` loses packets as well, but only those for which its queue has no room.
+    for (at, rate) in ["40mbit", "2mbit", "40mbit", "40mbit"].into_iter().enumerate() {
+        if !Star::bucket(&star.hosts[at], "wire", rate)
+            || !Star::bucket(&star.router, &format!("to{at}"), rate)
+        {
+            return;
+        }
+    }
+    // So many that a busy machine, which sends fewer probes, loses three as well.
+    let rule = "table inet t { chain c { type filter hook prerouting priority 0; \
+                meta l4proto udp numgen inc mod 4 == 0 drop; }; }";
+    if !shell(&star.hosts[2], &format!("nft '{rule}'")) {
+        println!("skipped: there is no nft");
+        return;
+    }
+    let mut plan = format!("seconds = 2\n{}", own());
+    for (at, name) in names.into_iter().enumerate() {
+        plan += &host(name, at, if name == "limited" { "rate = 2" } else { "" });
+    }
+    let page = folder.path("page.html");
+    let output = star.measure(&folder, &plan, &["--html", &page]);
+    assert!(output.status.success(), "{output:?}");
+    let report = report(&output);
+    let has = |name: &str, cause: &str| causes(&report, name).iter().any(|one| one == cause);
+    assert_eq!(causes(&report, "good"), [""; 0], "{}", report["verdict"]);
+    assert!(has("slow", "slow") && !has("slow", "loss"), "{}", report["verdict"]);
+    assert!(has("lossy", "loss"), "{}", report["verdict"]);
+    assert!(has("limited", "server_limit") && !has("limited", "slow"), "{}", report["verdict"]);
+    let page = std::fs::read_to_string(page).expect("it was written");
+    assert!(page.contains("loses packets") && page.contains("<figure "));
+    // The servers have ended with the program in the place of ssh.
+    for namespace in &star.hosts {
+        let pids = Command::new("ip").args(["netns", "pids", namespace]).output().expect("iproute2");
+        assert!(pids.stdout.is_empty(), "{namespace}: {pids:?}");
+    }
+}
+
+#[test]
+fn hosts_at_once_show_whether_they_share_a_bottleneck() {
+    let Some(star) = Star::new('s', &["one", "two"]) else { return };
+    let folder = Folder::new("share");
+    let plan = format!("seconds = 2\ntogether = true\n{}{}{}", own(), host("one", 0, ""), host("two", 1, ""));
+    let sharing = || {
+        let output = star.measure(&folder, &plan, &[]);
+        assert!(output.status.success(), "{output:?}");
+        let report = report(&output);
+        let directions = report["together"]["directions"].as_array().expect("two").clone();
+        let words = directions.iter().map(|way| way["sharing"].as_str().expect("a word").to_owned());
+        (words.collect::<Vec<_>>(), report)
+    };
+    // A bucket on the link that both paths use.
+    if !Star::bucket(&star.near, "wire", "20mbit") || !Star::bucket(&star.router, "near", "20mbit") {
+        return;
+    }
+    let (words, report) = sharing();
+    assert_eq!(words, ["bottleneck"; 2], "{report:#}");
+    assert!(report["verdict"].as_str().is_some_and(|words| words.contains("all share one bottleneck")));
+    // A bucket of the same rate on each path of its own.
+    for (side, device) in [(&star.near, "wire"), (&star.router, "near")] {
+        assert!(run(Command::new("tc").args(["-n", side, "qdisc", "del", "dev", device, "root"])));
+    }
+    for at in 0..2 {
+        assert!(Star::bucket(&star.hosts[at], "wire", "20mbit"));
+        assert!(Star::bucket(&star.router, &format!("to{at}"), "20mbit"));
+    }
+    let (words, report) = sharing();
+    assert_eq!(words, ["nothing"; 2], "{report:#}");
+}
+
+#[test]
+fn hosts_that_cannot_be_measured_are_named_with_what_to_do() {
+    let Some(star) = Star::new('e', &["missing", "old", "older"]) else { return };
+    let folder = Folder::new("errors");
+    let listening = r#"{"event":"listening","address":"[::]:1","kiban":"0.0.1"}"#;
+    let old =
+        program(&folder, "old", &format!("#!/bin/sh\necho welcome\necho '{listening}'\ncat > /dev/null\n"));
+    let older = "#!/bin/sh\necho \"error: unexpected argument '--stdin' found\" >&2\nexit 2\n";
+    let older = program(&folder, "older", older);
+    let plan = format!(
+        "{}{}{}{}",
+        host("missing", 0, "kiban = \"/nonexistent/kiban\""),
+        host("old", 1, &format!("kiban = \"{old}\"")),
+        host("older", 2, &format!("kiban = \"{older}\"")),
+        host("gone", 3, "")
+    );
+    let output = star.measure(&folder, &plan, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = report(&output);
+    for (name, expected) in [
+        ("missing", "there is no /nonexistent/kiban on eve@missing: install kiban there"),
+        ("old", "eve@old has kiban 0.0.1, and this host has"),
+        ("older", "cannot be started over ssh: install version"),
+        ("gone", "ssh to eve@gone failed: ssh: connect to host gone port 22: Connection refused; make '"),
+    ] {
+        let all = report["not_measured"].as_array().expect("a list");
+        let why = all.iter().find(|one| one["name"] == name).and_then(|one| one["why"].as_str());
+        assert!(why.is_some_and(|why| why.contains(expected)), "{name}: {why:?}");
+    }
+    // The name of a host that has another address, or none, here.
+    let plan = format!("{}[[host]]\nssh = \"eve@missing\"\naddress = \"127.0.0.1\"\n", own());
+    let output = star.measure(&folder, &plan, &[]);
+    let report = report_of_refusal(&output);
+    assert!(report.contains("if missing is reached at another address, set address"), "{report}");
+}
+
+fn report_of_refusal(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    report(output)["not_measured"][0]["why"].as_str().expect("a reason").to_owned()
+}
+
+#[test]
+fn with_copy_the_program_is_sent_and_removed() {
+    let Some(star) = Star::new('c', &["bare"]) else { return };
+    let folder = Folder::new("copy");
+    let plan = format!("seconds = 2\n{}", host("bare", 0, "kiban = \"/nonexistent/kiban\"\ncopy = true"));
+    let output = star.measure(&folder, &plan, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(report(&output)["hosts"][0]["name"], "bare");
+    let left: Vec<_> = std::fs::read_dir(folder.path("tmp")).expect("it is ours").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_server_with_its_token_on_standard_input_ends_with_it() {
+    let mut command = kiban(None);
+    command.args(["lab", "serve", "--stdin", "--json", "--listen", "127.0.0.1:0"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program was built");
+    let mut input = child.stdin.take().expect("piped");
+    writeln!(input, "{}", two_hosts::TOKEN).expect("it reads");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("it says where it listens");
+    let event: Value = serde_json::from_str(&line).expect("an object");
+    assert_eq!((&event["event"], &event["kiban"]), (&"listening".into(), &env!("CARGO_PKG_VERSION").into()));
+    drop(input);
+    assert!(child.wait().expect("it was started").success());
+}

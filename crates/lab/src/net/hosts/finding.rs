@@ -1,0 +1,117 @@
+//! What is wrong with the path to a host.
+//!
+//! Loss      counts only on the idle path: a full queue loses packets on a healthy path, too.
+//! Slow      is a comparison with the best host of the same run, in the same direction. A host whose server
+//!           limits the rate is not slow.
+
+use crate::net::latency::{Grade, Latency, LoadName, LoadRow};
+use crate::table::readable;
+use serde::Serialize;
+
+/// The fewest lost probes, and the smallest share (percent), that count as losses of the path.
+const LOSS_MIN: (u64, f64) = (3, 1.0);
+/// A path is slow if it carries less than this part of the best one, as in a sweep of streams.
+const SLOW_PART: f64 = 0.25;
+
+/// What is wrong with a path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostCause {
+    /// Packets are lost on the idle path.
+    Loss,
+    /// It carries much less than the path to another host.
+    Slow,
+    /// Packets wait in a long queue while it is loaded.
+    Queue,
+    /// The server limits the rate, so the path was not filled.
+    ServerLimit,
+}
+
+impl HostCause {
+    /// Returns the name for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            HostCause::Loss => "loses packets",
+            HostCause::Slow => "slow",
+            HostCause::Queue => "long queue",
+            HostCause::ServerLimit => "limited by its server",
+        }
+    }
+}
+
+/// A finding about a host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HostFinding {
+    /// What is wrong.
+    pub cause: HostCause,
+    /// The evidence.
+    pub because: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// Returns the row of a load.
+pub(super) fn row(latency: &Latency, load: LoadName) -> &LoadRow {
+    latency.loads.iter().find(|row| row.load == load).expect("each load was measured")
+}
+
+/// Returns the throughput alone, to the host and from it, Mbit/s.
+pub(super) fn rates(latency: &Latency) -> [f64; 2] {
+    let of = |load, way: usize| row(latency, load).throughput_mbps[way];
+    [of(LoadName::Upload, 0), of(LoadName::Download, 1)]
+}
+
+/// Returns the findings about a host; `best` are the name and the rate of the best host in each direction.
+pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2]) -> Vec<HostFinding> {
+    let mut found = Vec::new();
+    let idle = row(latency, LoadName::Idle);
+    for (fate, way) in idle.probes.iter().zip(["to", "from"]) {
+        if fate.lost >= LOSS_MIN.0 && fate.lost_percent >= LOSS_MIN.1 {
+            found.push(HostFinding {
+                cause: HostCause::Loss,
+                because: format!(
+                    "{} of {} probes {way} the host ({} %) were lost while the path was idle",
+                    fate.lost,
+                    fate.sent,
+                    readable(fate.lost_percent)
+                ),
+                advice: format!(
+                    "look at the error counters of each interface on the path (ip -s link, ethtool -S), and for \
+                     wireless links and policers; `kiban lab udp` measures the losses of {name} for longer"
+                ),
+            });
+        }
+    }
+    let limited = latency.loads.iter().any(|row| row.rate_limited);
+    let slow = |way: usize| !limited && rates(latency)[way] < SLOW_PART * best[way].1;
+    for (way, word) in ["to", "from"].into_iter().enumerate().filter(|(way, _)| slow(*way)) {
+        let (other, rate) = best[way];
+        found.push(HostFinding {
+            cause: HostCause::Slow,
+            because: format!(
+                "{} Mbit/s {word} the host; {other} has {}",
+                readable(rates(latency)[way]),
+                readable(*rate)
+            ),
+            advice: format!(
+                "compare the links to {name} and to {other}; `kiban lab sweep` of {name} with --pattern stream \
+                 --both-directions says what limits a connection"
+            ),
+        });
+    }
+    if latency.grade >= Grade::C {
+        found.push(HostFinding {
+            cause: HostCause::Queue,
+            because: latency.verdict.clone(),
+            advice: latency.advice.join("; "),
+        });
+    }
+    if limited {
+        found.push(HostFinding {
+            cause: HostCause::ServerLimit,
+            because: "the server's rate limit slowed the load: the path may carry more".to_owned(),
+            advice: "raise `rate` in the plan if the path may be filled".to_owned(),
+        });
+    }
+    found
+}

@@ -1,0 +1,130 @@
+//! The page of several hosts: the verdict, the hosts side by side, and their rates.
+
+use super::finding::HostCause;
+use super::report::{HostReport, Hosts};
+use crate::report::picture::Bars;
+use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
+use crate::table::{counted, readable};
+
+impl Hosts {
+    /// Returns the HTML page; `command` is the command that creates it.
+    pub fn html(&self, command: &str) -> String {
+        let mut facts = vec![("Command".to_owned(), command.to_owned())];
+        if let Some(host) = self.hosts.first() {
+            let seconds = host.latency.seconds;
+            let load = format!("{} TCP connections per direction, {seconds} s", host.latency.connections);
+            facts.insert(0, ("Load".to_owned(), load));
+        }
+        let mut blocks = vec![Block::Grid(self.grid())];
+        let changes: Vec<(Badge, String)> = self
+            .hosts
+            .iter()
+            .flat_map(|host| host.findings.iter().map(move |finding| (host, finding)))
+            .map(|(host, finding)| {
+                let advice = if finding.advice.is_empty() { "" } else { ". What to do: " };
+                let text = format!("{}: {}{advice}{}", host.name, finding.because, finding.advice);
+                (Badge::new(tone(finding.cause), finding.cause.words()), text)
+            })
+            .chain(
+                self.not_measured
+                    .iter()
+                    .map(|one| (Badge::new(Tone::Bad, "not measured"), format!("{}: {}", one.name, one.why))),
+            )
+            .collect();
+        if !changes.is_empty() {
+            blocks.push(Block::Badges(changes));
+        }
+        if !self.hosts.is_empty() {
+            blocks.push(Block::Figure(self.alone().picture(), String::new()));
+        }
+        if let Some(bars) = self.at_once() {
+            blocks.push(Block::Figure(bars.picture(), String::new()));
+        }
+        let how = "Each host is measured alone: round trips of probes on the idle path, then beside TCP \
+                   connections to the host, from it, and in both directions. A path is slow if it carries less than \
+                   a quarter of the best one in the same direction. Losses count only on the idle path, because a \
+                   full queue loses packets on a healthy path, too.";
+        let sections = vec![Section {
+            heading: "How it was measured".to_owned(),
+            blocks: vec![Block::Paragraph(how.to_owned())],
+        }];
+        Document {
+            title: format!("Paths to {}", counted(self.hosts.len(), "host")),
+            lead: self.verdict.clone(),
+            facts,
+            is_folded: true,
+            has_contents: false,
+            blocks,
+            sections,
+            foot: vec![format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION"))],
+        }
+        .html()
+    }
+
+    fn grid(&self) -> Grid {
+        let mut heads = vec![
+            "host",
+            "verdict",
+            "grade",
+            "#round trip, ms",
+            "#loaded, ms",
+            "#lost to, %",
+            "#lost from, %",
+            "#Mbit/s to",
+            "#Mbit/s from",
+        ];
+        if self.together.is_some() {
+            heads.extend(["#at once to", "#at once from"]);
+        }
+        let mut grid = Grid::new("Hosts", &heads);
+        for (number, host) in self.hosts.iter().enumerate() {
+            let name = Cell::from(host.name.clone()).with_note(Some(host.latency.address.clone()));
+            let words = [name, verdict(host).into(), host.latency.grade.to_string().into()];
+            grid.row(words.into_iter().chain(self.figures(number).map(|figure| readable(figure).into())));
+        }
+        grid
+    }
+
+    /// Returns the rates of each host alone.
+    fn alone(&self) -> Bars {
+        let cases = self.hosts.iter().flat_map(|host| {
+            let case = |(way, mbps): (&str, f64)| (format!("{way} {}", host.name), vec![mbps]);
+            ["to", "from"].into_iter().zip(host.mbps).map(case)
+        });
+        Bars {
+            name: "alone".to_owned(),
+            title: "Throughput of each host alone".to_owned(),
+            description: "Throughput to each host and from it, measured alone".to_owned(),
+            unit: "Mbit/s".to_owned(),
+            parts: vec![("alone".to_owned(), 0)],
+            cases: cases.collect(),
+        }
+    }
+
+    /// Returns the rates of all hosts at once, stacked.
+    fn at_once(&self) -> Option<Bars> {
+        let together = self.together.as_ref()?;
+        let cases = together.directions.iter();
+        Some(Bars {
+            name: "at-once".to_owned(),
+            title: "Throughput of all hosts at once".to_owned(),
+            description: "Throughput to all hosts and from them at once, stacked by host".to_owned(),
+            unit: "Mbit/s".to_owned(),
+            parts: self.hosts.iter().enumerate().map(|(number, host)| (host.name.clone(), number)).collect(),
+            cases: cases.map(|way| (format!("{} the hosts", way.direction), way.mbps.clone())).collect(),
+        })
+    }
+}
+
+fn verdict(host: &HostReport) -> Badge {
+    let tone = host.findings.iter().map(|finding| finding.cause).min().map_or(Tone::Good, tone);
+    Badge::new(tone, host.verdict())
+}
+
+fn tone(cause: HostCause) -> Tone {
+    match cause {
+        HostCause::Loss | HostCause::Slow => Tone::Bad,
+        HostCause::Queue => Tone::Doubt,
+        HostCause::ServerLimit => Tone::Plain,
+    }
+}

@@ -1,0 +1,250 @@
+//! The report of several hosts: the verdict first, then a row for each host.
+
+use super::finding::{HostFinding, findings, rates, row};
+use super::together::Together;
+use crate::net::latency::{Latency, LoadName};
+use crate::table::{Table, counted, readable};
+use serde::Serialize;
+use std::fmt;
+
+/// The results of a host.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct HostReport {
+    /// The name in the plan.
+    pub name: String,
+    /// What is wrong with its path; empty if nothing is.
+    pub findings: Vec<HostFinding>,
+    /// The throughput alone, to the host and from it, Mbit/s.
+    pub mbps: [f64; 2],
+    /// Latency of the path, idle and loaded.
+    pub latency: Latency,
+}
+
+impl HostReport {
+    /// Returns the verdict in a few words.
+    pub fn verdict(&self) -> String {
+        let mut causes: Vec<&str> = self.findings.iter().map(|finding| finding.cause.words()).collect();
+        causes.dedup();
+        if causes.is_empty() { "no fault found".to_owned() } else { causes.join(", ") }
+    }
+}
+
+/// A host, or the measurement of all at once, without results.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NotMeasured {
+    /// The name in the plan.
+    pub name: String,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+/// The results of several hosts.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Hosts {
+    /// The verdict in one sentence.
+    pub verdict: String,
+    /// The hosts, in the order of the plan.
+    pub hosts: Vec<HostReport>,
+    /// All hosts at once; `None` if that was not measured.
+    pub together: Option<Together>,
+    /// What could not be measured.
+    pub not_measured: Vec<NotMeasured>,
+}
+
+impl Hosts {
+    /// Compares hosts that were measured alone.
+    pub fn of(measured: Vec<(String, Latency)>, not_measured: Vec<NotMeasured>) -> Hosts {
+        let best = |way: usize| {
+            // Of several, `max_by` returns the last.
+            let all = measured.iter().rev().map(|(name, latency)| (name.clone(), rates(latency)[way]));
+            all.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default()
+        };
+        let best = [best(0), best(1)];
+        let hosts = measured.into_iter().map(|(name, latency)| HostReport {
+            findings: findings(&name, &latency, best.each_ref()),
+            mbps: rates(&latency),
+            name,
+            latency,
+        });
+        let mut hosts =
+            Hosts { verdict: String::new(), hosts: hosts.collect(), together: None, not_measured };
+        hosts.verdict = hosts.summary();
+        hosts
+    }
+
+    /// Adds the measurement of all hosts at once, or why there is none.
+    pub fn add_together(&mut self, together: Result<Together, String>) {
+        match together {
+            Ok(together) => self.together = Some(together),
+            Err(why) => self.not_measured.push(NotMeasured { name: "all at once".to_owned(), why }),
+        }
+        self.verdict = self.summary();
+    }
+
+    /// Returns whether everything that was asked for has results.
+    pub fn is_whole(&self) -> bool {
+        self.not_measured.is_empty()
+    }
+
+    /// Returns the figures of a host in the order of the columns.
+    pub(super) fn figures(&self, number: usize) -> impl Iterator<Item = f64> {
+        let host = &self.hosts[number];
+        let round_trip = |load| row(&host.latency, load).round_trip.p50_ms;
+        let loaded = round_trip(LoadName::Upload).max(round_trip(LoadName::Download));
+        let lost = row(&host.latency, LoadName::Idle).probes.iter().map(|fate| fate.lost_percent);
+        let directions = self.together.iter().flat_map(|all| &all.directions);
+        let at_once = directions.map(move |way| way.mbps[number]);
+        [round_trip(LoadName::Idle), loaded].into_iter().chain(lost).chain(host.mbps).chain(at_once)
+    }
+
+    fn summary(&self) -> String {
+        let faulty: Vec<&HostReport> = self.hosts.iter().filter(|host| !host.findings.is_empty()).collect();
+        let count = counted(self.hosts.len(), "host");
+        let mut words = match &faulty[..] {
+            [] => format!("no fault found on the path to {count}"),
+            faulty => {
+                let each: Vec<String> =
+                    faulty.iter().map(|host| format!("{} ({})", host.name, host.verdict())).collect();
+                format!("{} of {count} need attention: {}", faulty.len(), each.join(", "))
+            }
+        };
+        if let Some(together) = &self.together {
+            together.directions.iter().for_each(|direction| words += &format!("; {}", direction.words()));
+        }
+        if !self.not_measured.is_empty() {
+            let names: Vec<&str> = self.not_measured.iter().map(|one| one.name.as_str()).collect();
+            words += &format!("; not measured: {}", names.join(", "));
+        }
+        words
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.verdict)?;
+        let mut table = Table::new("").text_column("host").text_column("verdict").text_column("grade");
+        let mut heads = vec!["RTT, ms", "loaded", "lost % to", "from", "Mbit/s to", "from"];
+        if self.together.is_some() {
+            heads.extend(["at once to", "from"]);
+        }
+        for head in heads {
+            table = table.number_column(head);
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            let words = [host.name.clone(), host.verdict(), host.latency.grade.to_string()];
+            table.row(words.into_iter().chain(self.figures(number).map(readable)));
+        }
+        if !table.is_empty() {
+            table.remark(
+                "RTT: median of probes on the idle path, and loaded in the worse direction; lost: on the idle path; \
+                 Mbit/s: to the host and from it, each alone",
+            );
+            write!(f, "{table}")?;
+        }
+        for host in &self.hosts {
+            for finding in &host.findings {
+                write!(f, "\n{}: {}: {}\n", host.name, finding.cause.words(), finding.because)?;
+                if !finding.advice.is_empty() {
+                    writeln!(f, "  what to do: {}", finding.advice)?;
+                }
+            }
+        }
+        self.not_measured.iter().try_for_each(|one| write!(f, "\n{}: not measured: {}\n", one.name, one.why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::HostCause;
+    use super::super::together::Direction;
+    use super::*;
+    use crate::net::latency::{Fate, Grade, LoadRow, Percentiles};
+
+    /// A host with these rates to it and from it, and this many lost probes of 100 on the idle path to it and
+    /// beside an upload.
+    fn latency(mbps: [f64; 2], lost: [u64; 2], grade: Grade, rate_limited: bool) -> Latency {
+        let fate = |lost: u64| Fate { sent: 100, lost, lost_percent: lost as f64, ..Fate::default() };
+        let row = |load: LoadName| LoadRow {
+            load,
+            grade: (load != LoadName::Idle).then_some(grade),
+            round_trip: Percentiles { p50_ms: 2.0, ..Percentiles::default() },
+            increase_ms: 0.0,
+            queue_ms: [0.0; 2],
+            throughput_mbps: mbps,
+            probes: [fate(if load == LoadName::Idle { lost[0] } else { lost[1] }), fate(0)],
+            rate_limited,
+            series: Vec::new(),
+        };
+        Latency {
+            verdict: "graded".to_owned(),
+            grade,
+            advice: Vec::new(),
+            host: "h".to_owned(),
+            address: "192.0.2.1".to_owned(),
+            kernel: "Linux".to_owned(),
+            connections: 4,
+            seconds: 2.0,
+            loads: LoadName::ALL.map(row).into(),
+        }
+    }
+
+    fn named(hosts: &[(&str, Latency)]) -> Hosts {
+        Hosts::of(
+            hosts.iter().map(|(name, latency)| ((*name).to_owned(), latency.clone())).collect(),
+            Vec::new(),
+        )
+    }
+
+    fn causes(hosts: &Hosts) -> Vec<(&str, Vec<HostCause>)> {
+        let of = |host: &HostReport| host.findings.iter().map(|finding| finding.cause).collect();
+        hosts.hosts.iter().map(|host| (host.name.as_str(), of(host))).collect()
+    }
+
+    #[test]
+    fn each_host_has_the_finding_of_its_own_path() {
+        let hosts = named(&[
+            ("good", latency([94.0, 93.0], [0, 9], Grade::A, false)),
+            ("lossy", latency([50.0, 93.0], [7, 9], Grade::A, false)),
+            ("slow", latency([94.0, 9.0], [2, 0], Grade::A, false)),
+            ("deep", latency([94.0, 93.0], [0, 0], Grade::D, false)),
+            ("limited", latency([5.0, 5.0], [0, 0], Grade::A, true)),
+        ]);
+        assert_eq!(
+            causes(&hosts),
+            [
+                ("good", vec![]),
+                ("lossy", vec![HostCause::Loss]),
+                ("slow", vec![HostCause::Slow]),
+                ("deep", vec![HostCause::Queue]),
+                ("limited", vec![HostCause::ServerLimit]),
+            ]
+        );
+        assert!(hosts.verdict.starts_with("4 of 5 hosts need attention: lossy (loses packets), slow (slow)"));
+        let text = hosts.to_string();
+        assert!(text.starts_with(&hosts.verdict), "{text}");
+        assert!(text.contains("slow: slow: 9 Mbit/s from the host; good has 93"), "{text}");
+        let page = hosts.html("kiban lab hosts plan.toml");
+        assert!(page.contains("need attention") && page.contains("loses packets"));
+    }
+
+    #[test]
+    fn hosts_at_once_and_hosts_without_results_are_in_the_verdict() {
+        let good = || latency([94.0, 93.0], [0, 0], Grade::A, false);
+        let failed = NotMeasured { name: "gone".to_owned(), why: "ssh failed".to_owned() };
+        let measured = vec![("one".to_owned(), good()), ("two".to_owned(), good())];
+        let mut hosts = Hosts::of(measured, vec![failed]);
+        let way = |name, alone| Direction::of(name, &[alone; 2], vec![(45.0, Some(1.0)); 2], false);
+        hosts.add_together(Ok(Together { directions: [way("to", 94.0), way("from", 46.0)] }));
+        assert_eq!(
+            hosts.verdict,
+            "no fault found on the path to 2 hosts; to the hosts, all share one bottleneck: 90 Mbit/s at once, \
+             although the sum of each alone is 188; from the hosts, nothing is shared: 90 Mbit/s at once, 92 alone; \
+             not measured: gone"
+        );
+        assert!(!hosts.is_whole() && hosts.to_string().contains("\ngone: not measured: ssh failed\n"));
+        assert!(hosts.html("x").contains("ssh failed"));
+        hosts.add_together(Err("one is lost".to_owned()));
+        assert!(hosts.verdict.ends_with("not measured: gone, all at once"), "{}", hosts.verdict);
+        assert!(named(&[]).to_string().starts_with("no fault found on the path to 0 hosts"));
+    }
+}

@@ -1,0 +1,103 @@
+//! The parts of an HTTP request: look-up of the name, TCP connect, TLS handshake, first byte, transfer.
+//!
+//! ```text
+//! new connection:   DNS ── connect ── TLS ── request, first byte ── transfer
+//! kept connection:                           request, first byte ── transfer
+//! ```
+//!
+//! Repeats   each round opens a connection, requests, and requests once more on the same connection.
+//! Names     a stub resolver does what glibc's does ([`names`]), and records each query, so that a wait for a
+//!           silent name server can be told from a slow answer.
+//! Distance  a round trip is the RTT of the TCP handshake, in which the kernels answer, not programs. What a
+//!           part takes beyond its round trips is due to a program or a device behind the other end.
+//! Cause     named only if it explains at least half of the dominating part ([`verdict`]).
+//! Limits    HTTP/1.1, without proxies, cookies, compression or redirects; one address at a time, without the
+//!           parallel attempts of browsers (RFC 8305); each TLS handshake is a full one.
+
+mod http;
+pub mod names;
+mod once;
+mod query;
+mod report;
+mod verdict;
+
+pub use report::{PartReport, RequestReport};
+pub use verdict::{RequestCause, Verdict};
+
+use crate::engine::Failure;
+use kiban_os::Clock;
+use names::Resolver;
+use once::{Connection, Sample};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is requested.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The URL, for the report.
+    pub url: String,
+    /// The host: a name, or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The `Host` header.
+    pub authority: String,
+    /// The path and the query.
+    pub path: String,
+    /// The settings of TLS, and the name in the certificate; `None` for HTTP.
+    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+/// How a request is measured.
+#[derive(Clone, Debug)]
+pub struct RequestOptions {
+    /// The number of connections, each with two requests.
+    pub count: usize,
+    /// How long to pause between two connections.
+    pub pause: Duration,
+    /// How long each step may take.
+    pub timeout: Duration,
+    /// The resolver.
+    pub resolver: Resolver,
+}
+
+/// Repeats a request; calls `progress` after each connection.
+///
+/// # Errors
+/// Returns [`Failure`] with the step that failed, and the cause.
+pub fn measure(
+    target: &Target,
+    options: &RequestOptions,
+    progress: &dyn Fn(),
+) -> Result<RequestReport, Failure> {
+    let clock = Clock::new();
+    let mut target = target.clone();
+    if let Some((config, _)) = &mut target.tls {
+        let mut full = ClientConfig::clone(config);
+        // A resumed handshake would make later connections differ from the first.
+        full.resumption = Resumption::disabled();
+        *config = Arc::new(full);
+    }
+    let mut samples: Vec<[Option<Sample>; 2]> = Vec::new();
+    for round in 0..options.count {
+        if round > 0 {
+            kiban_measure::pause::pace(options.pause);
+        }
+        let (mut connection, mut sample) = Connection::open(clock, &target, options)?;
+        connection.request(clock, &target, &mut sample)?;
+        let kept = if connection.is_kept() {
+            let mut kept = Sample { rtt_ms: sample.rtt_ms, ..Sample::default() };
+            // A server may close a connection at any time; then there is no second request.
+            connection.request(clock, &target, &mut kept).is_ok().then_some(kept)
+        } else {
+            None
+        };
+        samples.push([Some(sample), kept]);
+        progress();
+    }
+    let part = |at: usize| samples.iter().filter_map(|pair| pair[at].clone()).collect::<Vec<_>>();
+    Ok(RequestReport::of(&target, part(0), part(1)))
+}
