@@ -126,8 +126,8 @@ pub(super) async fn place(circuit: &mut Circuit, call: Call) -> Result<(), Strin
     }
 }
 
-/// Carries data both ways until the call ends. At the end of the input, clears the call, unless `waits`; and if
-/// a PAD at the other end invites it to clear.
+/// Carries data both ways until the call ends. Clears the call at the end of the input, unless `waits`, and
+/// when a PAD at the other end invites it to.
 ///
 /// While the output takes nothing, received data stays in the packet layer and its window stops the peer; the
 /// input and the circuit continue. Otherwise an output whose reader writes the input, and waits for it, would

@@ -2,7 +2,7 @@
 
 use super::http::Response;
 use super::names::Query;
-use super::{RequestOptions, Target};
+use super::target::{RequestOptions, Target};
 use crate::engine::Failure;
 use kiban_measure::TcpInfo;
 use kiban_os::Clock;

@@ -1,8 +1,8 @@
 //! The report of requests: the verdict first, then the parts on new and on kept connections.
 
-use super::Target;
 use super::names::Query;
 use super::once::Sample;
+use super::target::Target;
 use super::verdict::{PARTS, Verdict, shares, verdict};
 use crate::net::latency::Percentiles;
 use crate::table::{Table, counted, readable};
