@@ -89,9 +89,11 @@ fn a_program_reaches_what_its_user_reaches_and_nothing_else() {
 fn a_guest_that_scans_addresses_can_still_connect() {
     // What is sent to 203.0.113.2 is lost.
     let script = r#"
-ip link add silent type dummy
+ip link add silent type veth peer name other
 ip address add 203.0.113.1/24 dev silent
 ip link set silent up
+ip link set other up
+ip neighbour add 203.0.113.2 lladdr 02:00:00:00:00:01 dev silent
 ulimit -n "$(ulimit -Hn)"
 "$kiban" net -- python3 "$peers" scan 203.0.113.2
 "#;
