@@ -4,11 +4,11 @@ mod common;
 
 use common::hub::*;
 use common::packets;
-use kiban_base::Sum;
 use kiban_base::checksum;
 use kiban_base::ethernet::{HEADER_BYTES, Header};
 use kiban_base::numbers::{ether_type, protocol};
-use kiban_board::{Completion, IcmpErrorKind, Input, SocketId};
+use kiban_base::{RngKey, Sum};
+use kiban_board::{BoardConfig, Completion, IcmpErrorKind, Input, ShardConfig, SocketId, Steering};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -93,6 +93,22 @@ fn socket(hub: &mut Hub, is_ipv4: bool) -> (SocketId, SocketAddr) {
 fn packets_to_1(hub: &Hub) -> Vec<Vec<u8>> {
     let to_1 = |frame: &&Vec<u8>| frame[..6] == mac(1).0 && frame[12..14] != [8, 6];
     hub.seen.iter().filter(to_1).map(|frame| frame[HEADER_BYTES..].to_vec()).collect()
+}
+
+#[test]
+fn every_shard_learns_the_path_mtu_of_datagrams() {
+    let steering = Steering::new(3, RngKey::for_simulation(1));
+    let first = BoardConfig { shard: Some(ShardConfig { number: 0, steering }), ..config(link(0)) };
+    let mut hub = Hub::of(&[first, config(link(1))]);
+    hub.pass(Duration::from_secs(15));
+    while hub.boards[0].parcel().is_some() {}
+    // Any of them may have sent the datagram, because its socket may be on another shard than its flow.
+    let datagram = packets::udp_packet(SocketAddr::new(ip4(0), 9), SocketAddr::new(ip4(1), 7), &[0; 1400]);
+    hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &datagram));
+    hub.run();
+    let parcels = std::iter::from_fn(|| hub.boards[0].parcel());
+    let told: Vec<usize> = parcels.map(|(to, _)| to).collect();
+    assert_eq!(told, [1, 2]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Hash             a keyed hash of the two ends, the same in both directions, so that a shard finds its own
 //!                  flows by the packets that arrive and by the ports that it chooses. The key is drawn at
 //!                  start: a peer cannot choose ports that all lead to one shard.
+//! Secret           the steering also holds the secret of TCP's keyed hashes, so that a cookie that one shard
+//!                  has granted is valid on all.
 //! Not a flow       fragments, extension headers, other protocols than TCP and UDP, and packets to groups
 //!                  have no flow. Messages for DHCP clients and servers (RFC 2131 §4.1: ports 68 and 67)
 //!                  have none either, because the link takes them before UDP.
@@ -25,6 +27,7 @@ pub const PORTS_BYTES: usize = 4;
 pub struct Steering {
     shards: u32,
     key: [u64; 2],
+    secret: [u64; 2],
 }
 
 impl Steering {
@@ -35,12 +38,18 @@ impl Steering {
     pub fn new(shards: usize, key: RngKey) -> Steering {
         assert!(shards > 0, "a board has at least one shard");
         let mut rng = SecureRng::new(key);
-        Steering { shards: shards as u32, key: [rng.draw(), rng.draw() | 1] }
+        let key = [rng.draw(), rng.draw() | 1];
+        Steering { shards: shards as u32, key, secret: [rng.draw(), rng.draw()] }
     }
 
     /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.shards as usize
+    }
+
+    /// Returns the key of TCP's secret, which the shards share.
+    pub(crate) fn secret(&self) -> [u64; 2] {
+        self.secret
     }
 
     /// Returns the shard of the flow between two ends, in either order.

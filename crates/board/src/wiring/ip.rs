@@ -200,6 +200,12 @@ impl IpStack {
             return self.icmp.on_implausible_error();
         }
         if let Some(shard) = &mut self.shard
+            && error.protocol == protocol::UDP
+            && matches!(error.kind, IcmpErrorKind::FragmentationNeeded { .. })
+        {
+            // Any shard may have sent the datagram, and must learn the path MTU.
+            shard.broadcast(|| Some(Contents::IcmpError(error)));
+        } else if let Some(shard) = &mut self.shard
             && let Some(to) = shard.of_error(&error)
             && !(error.protocol == protocol::TCP && self.tcp.has_connection(error.local(), error.remote()))
         {

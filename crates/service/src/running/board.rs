@@ -11,7 +11,7 @@ use crate::confinement;
 use crate::echo::Echoes;
 use crate::loopback::Loopbacks;
 use crate::requests::{Answer, Captured, Echo, Request, RequestQueue, RunningCapture};
-use crate::services::{self, Services};
+use crate::services::{Maker, Services};
 use crate::status::{Rates, rounded};
 use kiban_atm::wire::atm::Vc;
 use kiban_base::{Instant, SecureRng};
@@ -99,7 +99,7 @@ impl Running {
             });
             let mut boards: Vec<_> = boards.zip(ShardRings::between(plan.shards).map_err(say)?).collect();
             let (first, rings) = boards.remove(0);
-            let shards = Shards::start(boards, clock, plan.wait)?;
+            let shards = Shards::start(boards, (steering, rings.waker()), clock, plan.wait)?;
             (Driver::of_shard(first, clock, rings), shards)
         };
         let now = clock.now();
@@ -114,10 +114,12 @@ impl Running {
         }
         let shard_count = plan.shards;
         let mut services = Services::new().map_err(say)?;
+        let mut parts = Vec::new();
         for plan in &plan.services {
             let plan = share_of(plan, shard_count);
-            let service = services::make(&plan, services.chime()).map_err(|error| error.to_string())?;
-            services.put(plan, service);
+            let made = shards.make_service(&plan, services.chime()).map_err(|error| error.to_string())?;
+            parts.push((plan.clone(), made.1));
+            services.put(plan, made.0);
         }
         let services = driver.add_fd_program(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
@@ -144,15 +146,15 @@ impl Running {
             sandbox: None,
             lines: LogLimiter::new(now),
         };
-        running.begin()?;
+        running.begin(parts)?;
         Ok(running)
     }
 
-    /// Starts the services; fails if any of them fails.
-    fn begin(&mut self) -> Result<(), String> {
+    /// Starts the services, with their parts on the other shards; fails if any of them fails.
+    fn begin(&mut self, parts: Vec<(ServicePlan, Vec<Maker>)>) -> Result<(), String> {
         match self.with_services(|services, _, _| services.failures().first().cloned()) {
             Some(failure) => Err(failure),
-            None => self.shards.add_services(&self.plan.services),
+            None => parts.into_iter().try_for_each(|(plan, parts)| self.shards.add_service(&plan, parts)),
         }
     }
 
@@ -473,12 +475,11 @@ impl Running {
         };
         let old_shares = shares(&self.plan.services);
         let is_new = |service: &&ServicePlan| !old_shares.contains(&share_of(service, plan.shards));
-        let mut new: Vec<_> = plan.services.iter().filter(is_new).cloned().collect();
+        let new = plan.services.iter().filter(is_new);
         let made: Vec<_> = new
-            .iter()
             .map(|service| {
                 let service = share_of(service, plan.shards);
-                let made = services::make(&service, &chime)?;
+                let made = self.shards.make_service(&service, &chime)?;
                 Ok((service, made))
             })
             .collect::<io::Result<_>>()
@@ -489,24 +490,23 @@ impl Running {
         let (added, kept) = (made.len(), plan.services.len() - made.len());
         let closed = self.plan.services.len() - kept;
         let kept_shares = shares(&plan.services);
-        let mut failed = self.with_services(|services, host, now| {
+        let (parts, mut failed) = self.with_services(|services, host, now| {
             services.close(host, |old| !kept_shares.contains(old));
-            let mut failed = Vec::new();
-            for (plan, service) in made {
-                let name = plan.name.clone();
-                if let Err(error) = services.add(plan, service, host, now) {
-                    failed.push((name, error));
+            let (mut added, mut failed) = (Vec::new(), Vec::new());
+            for (plan, (service, parts)) in made {
+                match services.add(plan.clone(), service, host, now) {
+                    Ok(()) => added.push((plan, parts)),
+                    Err(error) => failed.push((plan.name, error)),
                 }
             }
-            failed
+            (added, failed)
         });
         if self.shards.are_there() {
             self.shards.close_services(plan.services.clone());
-            new.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
             let started = failed.len();
-            for service in new {
-                if let Err(error) = self.shards.add_services(std::slice::from_ref(&service)) {
-                    failed.push((service.name, error));
+            for (plan, parts) in parts {
+                if let Err(error) = self.shards.add_service(&plan, parts) {
+                    failed.push((plan.name, error));
                 }
             }
             if failed.len() > started {

@@ -2,17 +2,17 @@
 //! each of the others by a thread of its own.
 //!
 //! Configuration    one plan for all: limits and packet memory are divided evenly.
-//! Services         those that only answer peers run on every shard ([`runs_everywhere`]). The others run on
-//!                  shard 0, which gets the packets that no other shard expects.
+//! Services         most run on every shard ([`runs_everywhere`]). The others run on shard 0, which gets the
+//!                  packets that no other shard expects.
 //! Commands         shard 0 passes closures to the others, which run them between two turns of the driver,
 //!                  and waits for the results. Nothing else is shared, and the packet path takes no lock.
 //! End              a shard whose thread has panicked ends the board: its sessions are lost.
 
 use super::part::{Part, is_quiet, part_of};
-use crate::config::{Endpoint, Kind, Plan, ServicePlan};
-use crate::services::{self, Services};
+use crate::config::{Plan, ServicePlan};
+use crate::services::{self, ClientBells, Maker, Service, Services, runs_everywhere};
 use kiban_base::{Instant, Wait};
-use kiban_board::{Board, BoardConfig, Host, ShardConfig};
+use kiban_board::{Board, BoardConfig, Host, ShardConfig, Steering};
 use kiban_link::{AnyLink, Driver, LinkCounters, ShardRings};
 use kiban_os::thread::STACK_BYTES;
 use kiban_os::{Clock, Flag, Waker, thread};
@@ -43,16 +43,22 @@ struct ShardThread {
 
 /// The other shards of a board; none if it is not divided.
 #[derive(Default)]
-pub(super) struct Shards(Vec<ShardThread>);
+pub(super) struct Shards {
+    threads: Vec<ShardThread>,
+    /// How flows find their shards, if the board is divided; and what wakes the drivers of all shards.
+    division: Option<(Steering, Vec<Waker>)>,
+}
 
 impl Shards {
-    /// Starts the threads of the shards. The first board is shard 1's.
+    /// Starts the threads of the shards. The first board is shard 1's; `first` wakes the driver of shard 0.
     pub(super) fn start(
         boards: Vec<(Board, ShardRings)>,
+        (steering, first): (Steering, Waker),
         clock: Clock,
         wait: Wait,
     ) -> Result<Shards, String> {
-        let mut shards = Shards::default();
+        let wakers = std::iter::once(first).chain(boards.iter().map(|(_, rings)| rings.waker())).collect();
+        let mut shards = Shards { threads: Vec::new(), division: Some((steering, wakers)) };
         for (board, rings) in boards {
             let (commands, received) = channel();
             let (end, ended) = channel();
@@ -65,7 +71,7 @@ impl Shards {
             };
             thread::spawn(c"kiban-shard", STACK_BYTES, run)
                 .map_err(|error| format!("cannot start a thread for a shard: {error}"))?;
-            shards.0.push(ShardThread { commands: Some(commands), has_command, waker, ended });
+            shards.threads.push(ShardThread { commands: Some(commands), has_command, waker, ended });
         }
         let started = shards.each(|shard| {
             let services = Services::new()?;
@@ -79,7 +85,7 @@ impl Shards {
 
     /// Returns whether the board is divided.
     pub(super) fn are_there(&self) -> bool {
-        !self.0.is_empty()
+        self.division.is_some()
     }
 
     /// Runs `work` on each of the other shards, and returns the results in the order of the shards.
@@ -91,20 +97,30 @@ impl Shards {
         work: impl Fn(&mut Shard) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
         let work = Arc::new(work);
-        let ask = |thread: &ShardThread| {
-            let (tell, told) = channel();
+        self.each_its_own(self.threads.iter().map(|_| {
             let work = work.clone();
+            move |shard: &mut Shard| work(shard)
+        }))
+    }
+
+    /// Like [`Shards::each`], with work of its own for each shard.
+    fn each_its_own<T: Send + 'static, W: FnOnce(&mut Shard) -> T + Send + 'static>(
+        &self,
+        works: impl IntoIterator<Item = W>,
+    ) -> Vec<T> {
+        let ask = |(thread, work): (&ShardThread, W)| {
+            let (tell, told) = channel();
             // Shard 0 waits for the result below.
             thread.command(Box::new(move |shard| drop(tell.send(work(shard)))));
             told
         };
-        let asked: Vec<Receiver<T>> = self.0.iter().map(ask).collect();
+        let asked: Vec<Receiver<T>> = self.threads.iter().zip(works).map(ask).collect();
         asked.into_iter().map(|told| told.recv().expect("the shard's thread runs")).collect()
     }
 
     /// Attaches one link of a port to each of the shards.
     pub(super) fn attach(&self, port: usize, links: impl IntoIterator<Item = AnyLink>) {
-        for (thread, link) in self.0.iter().zip(links) {
+        for (thread, link) in self.threads.iter().zip(links) {
             thread.command(Box::new(move |shard| shard.driver.attach(port, link)));
         }
     }
@@ -114,29 +130,41 @@ impl Shards {
         self.each(move |shard| shard.driver.detach(port));
     }
 
-    /// Adds services to each shard, and starts them.
+    /// Creates a service: returns shard 0's part, and what creates those of the other shards.
     ///
     /// # Errors
-    /// If one cannot start on one of the shards.
-    pub(super) fn add_services(&self, plans: &[ServicePlan]) -> Result<(), String> {
-        let shards = self.0.len() + 1;
-        let plans: Vec<ServicePlan> =
-            plans.iter().filter(|plan| runs_everywhere(plan)).map(|plan| share_of(plan, shards)).collect();
-        let added = self.each(move |shard| {
-            shard.with_services(|services, host, now| {
-                plans.iter().try_for_each(|plan| {
-                    let service =
-                        services::make(plan, services.chime()).map_err(|error| error.to_string())?;
-                    services.add(plan.clone(), service, host, now)
+    /// If a directory does not exist, or the process has run out of descriptors.
+    pub(super) fn make_service(
+        &self,
+        plan: &ServicePlan,
+        chime: &Arc<ClientBells>,
+    ) -> io::Result<(Box<dyn Service>, Vec<Maker>)> {
+        match &self.division {
+            Some((steering, wakers)) => services::make_parts(plan, chime, *steering, wakers),
+            None => Ok((services::make(plan, chime)?, Vec::new())),
+        }
+    }
+
+    /// Creates a service's parts on the other shards, and starts them.
+    ///
+    /// # Errors
+    /// If it cannot start on one of the shards.
+    pub(super) fn add_service(&self, plan: &ServicePlan, parts: Vec<Maker>) -> Result<(), String> {
+        let added = self.each_its_own(parts.into_iter().map(|make| {
+            let plan = plan.clone();
+            move |shard: &mut Shard| {
+                shard.with_services(|services, host, now| {
+                    let service = make(services.chime()).map_err(|error| error.to_string())?;
+                    services.add(plan, service, host, now)
                 })
-            })
-        });
+            }
+        }));
         added.into_iter().collect()
     }
 
     /// Closes the services that `stays` does not contain.
     pub(super) fn close_services(&self, stays: Vec<ServicePlan>) {
-        let shards = self.0.len() + 1;
+        let shards = self.threads.len() + 1;
         let stays: Vec<ServicePlan> = stays.iter().map(|plan| share_of(plan, shards)).collect();
         self.each(move |shard| {
             shard.with_services(|services, host, _| services.close(host, |old| !stays.contains(old)));
@@ -187,12 +215,12 @@ impl ShardThread {
 
 impl Drop for Shards {
     fn drop(&mut self) {
-        for thread in &mut self.0 {
+        for thread in &mut self.threads {
             thread.commands = None;
             thread.has_command.set(true);
             thread.waker.wake();
         }
-        for thread in &self.0 {
+        for thread in &self.threads {
             // The thread sends nothing; it drops its end.
             let _ = thread.ended.recv();
         }
@@ -217,18 +245,6 @@ fn run(mut shard: Shard, wait: Wait, commands: &Receiver<Command>, has_command: 
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }
-        }
-    }
-}
-
-/// Returns whether a service runs on every shard. One that opens files or sockets of this host, or serves
-/// programs, runs on shard 0 only.
-pub(super) fn runs_everywhere(plan: &ServicePlan) -> bool {
-    match &plan.kind {
-        Kind::Echo | Kind::Discard | Kind::Source { .. } | Kind::Http { .. } => true,
-        Kind::Forward { .. } => matches!(plan.listen, Endpoint::Board(_)),
-        Kind::Net(_) | Kind::Sockets { .. } | Kind::Attach { .. } | Kind::Osi { .. } | Kind::Rdma { .. } => {
-            false
         }
     }
 }

@@ -22,6 +22,10 @@
 //! Groups    a socket at the wildcard address receives the datagrams to its port of all groups that any
 //!           socket has joined, as in Linux (ip(7), IP_MULTICAST_ALL). Sockets that share an address get a
 //!           copy each.
+//! Shards    on a divided board, shard 0 has all sockets, and the other shards copies ([`Change`]), which
+//!           pass the datagrams of their flows to programs. Until a shard has a copy, shard 0 gets its
+//!           datagrams, too. The datagrams of each program's socket are taken and sent by one shard, in turn.
+//!           Shard 0 handles groups, ICMP errors and the end of a socket, whose last datagrams it may take.
 //! Trust     the board parses its own copy of each packet, which the program cannot change. A program that
 //!           sends an invalid packet is disconnected. Datagrams leave only from the address and port to which
 //!           the socket is bound.
@@ -42,13 +46,15 @@ use kiban_link::{EpollSet, Interest};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::Peer;
 use kiban_tcpip::ip::IcmpErrorKind;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, Shutdown};
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Maximum number of datagrams taken from a program before other work has a turn.
 const TURN_DATAGRAMS: usize = 64;
@@ -69,19 +75,72 @@ struct ProgramSocket {
     groups: Vec<(IpAddr, IpAddr)>,
     /// Whether the program gets errors about datagrams to all addresses.
     takes_errors: bool,
-    socket: Peer,
-    /// A packet for which the Unix socket has no room, and whether its room is watched for.
+    socket: Arc<Peer>,
+    /// Whether this is a copy of a socket of shard 0.
+    is_copy: bool,
+    /// Whether this shard takes the program's datagrams.
+    takes: bool,
+    /// A packet for which the Unix socket has no room.
     waiting: Option<Vec<u8>>,
-    is_watched: bool,
+    watched: Option<Interest>,
+}
+
+/// A change of shard 0's sockets, for the copies on the other shards. The number is that of the program's
+/// connection.
+#[derive(Clone)]
+pub(super) enum Change {
+    Bind { number: u64, taker: usize, local: SocketAddr, shared_by: Option<u32>, socket: Arc<Peer> },
+    Unbind { number: u64 },
+}
+
+/// What a shard that takes a program's datagrams tells shard 0.
+#[derive(Clone, Copy)]
+pub(super) enum Notice {
+    /// Whether the program gets errors about datagrams to all addresses.
+    TakesErrors(bool),
+    /// The shard has no copy, so that shard 0 must take the datagrams.
+    CannotTake,
 }
 
 impl ProgramSocket {
+    fn new(id: SocketId, local: SocketAddr, socket: Arc<Peer>) -> ProgramSocket {
+        ProgramSocket {
+            id,
+            local,
+            remote: None,
+            user: None,
+            reuse_address: false,
+            shared_by: None,
+            groups: Vec::new(),
+            takes_errors: false,
+            socket,
+            is_copy: false,
+            takes: false,
+            waiting: None,
+            watched: None,
+        }
+    }
+
     /// Returns the first four bytes of the random part of the abstract name, which follows a zero byte and
     /// `kiban`; `None` if the program's end has no such name.
     fn tag(&self) -> Option<u32> {
         let name = SockRef::from(&self.socket).peer_addr().ok()?;
         let random = name.as_abstract_namespace()?.strip_prefix(b"kiban")?;
         random.first_chunk().copied().map(u32::from_ne_bytes)
+    }
+
+    /// Watches the program's connection for what this shard can use; with `takes`, for the program's
+    /// datagrams. Shard 0 watches all for their end.
+    fn watch(&mut self, number: u64, files: &EpollSet, takes: bool) -> io::Result<()> {
+        let wanted = Interest { read: takes, write: self.waiting.is_some() };
+        let wanted = (!self.is_copy || wanted != Interest::default()).then_some(wanted);
+        files.update(&*self.socket, number, &mut self.watched, wanted)
+    }
+
+    fn has_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.socket, PollFlags::empty())];
+        let told = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+        told.is_ok() && polled[0].revents().contains(PollFlags::HUP)
     }
 
     /// Passes a packet to the program, or keeps it if its socket has no room and no other packet waits.
@@ -104,20 +163,85 @@ impl ProgramSocket {
 
 /// The sockets of all programs.
 pub(super) struct Datagrams {
+    /// The number of this shard, and the number of shards.
+    shard: (usize, usize),
+    /// The shard that takes the datagrams of the next socket.
+    next_taker: usize,
     sockets: BTreeMap<u64, ProgramSocket>,
     room: Box<[u8]>,
+    /// Changes that the copies on other shards do not know yet.
+    changes: Vec<Change>,
+    /// What shard 0 does not know yet about sockets whose datagrams this shard takes.
+    notices: Vec<(u64, Notice)>,
     /// Spreads datagrams over the sockets that share an address.
     hash: RandomState,
 }
 
 impl Datagrams {
-    pub(super) fn new() -> Datagrams {
-        let room = vec![0; DATAGRAM_HEADER_BYTES + DATAGRAM_BYTES_MAX].into();
-        Datagrams { sockets: BTreeMap::new(), room, hash: RandomState::new() }
+    /// Returns the sockets of a shard, given its number and the number of shards. On all of them, the same
+    /// hash spreads datagrams over the sockets that share an address.
+    pub(super) fn new(shard: (usize, usize), hash: RandomState) -> Datagrams {
+        Datagrams {
+            shard,
+            next_taker: 0,
+            sockets: BTreeMap::new(),
+            room: vec![0; DATAGRAM_HEADER_BYTES + DATAGRAM_BYTES_MAX].into(),
+            changes: Vec::new(),
+            notices: Vec::new(),
+            hash,
+        }
     }
 
+    /// Returns the number of programs' sockets, without copies.
     pub(super) fn len(&self) -> usize {
-        self.sockets.len()
+        self.sockets.values().filter(|socket| !socket.is_copy).count()
+    }
+
+    /// Takes the changes that the copies on other shards do not know yet.
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Takes what shard 0 does not know yet.
+    pub(super) fn take_notices(&mut self) -> Vec<(u64, Notice)> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Applies a change of shard 0's sockets to the copies on this shard.
+    pub(super) fn copy(&mut self, change: Change, host: &mut Host<'_>, files: &EpollSet) {
+        match change {
+            Change::Bind { number, taker, local, shared_by, socket } => {
+                let takes = taker == self.shard.0;
+                let shared = self.sockets.values().find(|its| its.local == local).map(|its| its.id);
+                // Without a copy, shard 0 gets the datagrams.
+                let bound = shared.or_else(|| host.bind_with(local, false).ok());
+                let mut copy = bound.map(|id| ProgramSocket::new(id, local, socket));
+                if let Some(copy) = &mut copy {
+                    (copy.is_copy, copy.shared_by) = (true, shared_by);
+                    copy.takes = takes && copy.watch(number, files, takes).is_ok();
+                }
+                if takes && !copy.as_ref().is_some_and(|copy| copy.takes) {
+                    self.notices.push((number, Notice::CannotTake));
+                }
+                self.sockets.extend(copy.map(|copy| (number, copy)));
+            }
+            Change::Unbind { number } => self.remove(number, host, files),
+        }
+    }
+
+    /// Handles what the shard that takes a program's datagrams says about its socket.
+    pub(super) fn on_notice(
+        &mut self,
+        (number, notice): (u64, Notice),
+        host: &mut Host<'_>,
+        files: &EpollSet,
+    ) {
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        match notice {
+            Notice::TakesErrors(takes) => socket.takes_errors = takes,
+            Notice::CannotTake if socket.watch(number, files, true).is_ok() => socket.takes = true,
+            Notice::CannotTake => self.remove(number, host, files),
+        }
     }
 
     /// Opens a socket on the board for a program's connection, which is watched under `number`. `shares`
@@ -147,7 +271,10 @@ impl Datagrams {
             Err(why) => return Err((socket, why)),
         };
         let reply = Indication::Listening { listener: 0, result: Ok(local) };
-        let begun = files.watch(&socket, number, Interest::READ).and_then(|()| send(&socket, &reply.bytes()));
+        let (taker, shards) = (self.next_taker, self.shard.1);
+        let takes = taker == 0;
+        let watched = Interest { read: takes, write: false };
+        let begun = files.watch(&socket, number, watched).and_then(|()| send(&socket, &reply.bytes()));
         if begun.is_err() {
             let _ = files.forget(&socket);
             if shared.is_none() {
@@ -155,22 +282,12 @@ impl Datagrams {
             }
             return Err((socket, EndReason::TooMany));
         }
-        let (remote, waiting, is_watched) = (None, None, false);
-        let (groups, takes_errors) = (Vec::new(), false);
-        let program = ProgramSocket {
-            id,
-            local,
-            remote,
-            user,
-            reuse_address,
-            shared_by,
-            groups,
-            takes_errors,
-            socket,
-            waiting,
-            is_watched,
-        };
-        self.sockets.insert(number, program);
+        self.next_taker = (taker + 1) % shards;
+        let socket = Arc::new(socket);
+        self.changes.push(Change::Bind { number, taker, local, shared_by, socket: socket.clone() });
+        let own = ProgramSocket::new(id, local, socket);
+        let own = ProgramSocket { user, reuse_address, shared_by, takes, watched: Some(watched), ..own };
+        self.sockets.insert(number, own);
         Ok(())
     }
 
@@ -209,7 +326,11 @@ impl Datagrams {
 
     /// Returns the socket with a local address: the one that is bound to it, or else to all addresses; and
     /// with this tag, if it is not zero. `user` must be the socket's user or root.
-    fn at(&mut self, (local, tag): (SocketAddr, u32), user: Option<u32>) -> Option<&mut ProgramSocket> {
+    fn at(
+        &mut self,
+        (local, tag): (SocketAddr, u32),
+        user: Option<u32>,
+    ) -> Option<(u64, &mut ProgramSocket)> {
         let is_allowed = |its: &ProgramSocket| user == Some(0) || (user.is_some() && its.user == user);
         let find = |is_it: &dyn Fn(&ProgramSocket) -> bool| {
             self.sockets.iter().find(|(_, its)| is_allowed(its) && is_it(its)).map(|(&number, _)| number)
@@ -224,29 +345,32 @@ impl Datagrams {
                 .or_else(|| find(&is_any)),
             _ => find(&|its| (its.local == local || is_any(its)) && its.tag() == Some(tag)),
         };
-        self.sockets.get_mut(&number?)
+        let number = number?;
+        Some((number, self.sockets.get_mut(&number)?))
     }
 
-    /// Sets the remote address of a socket.
+    /// Sets the remote address of the copy of a socket on this shard.
+    pub(super) fn copy_remote(&mut self, number: u64, remote: Option<SocketAddr>) {
+        self.sockets.get_mut(&number).into_iter().for_each(|socket| socket.remote = remote);
+    }
+
+    /// Sets the remote address of a socket. Returns the number of the socket, and the address from which it
+    /// sends.
     pub(super) fn set_remote(
         &mut self,
         local: (SocketAddr, u32),
         user: Option<u32>,
         remote: Option<SocketAddr>,
         host: &Host<'_>,
-    ) -> Indication {
-        let ended = |why| Indication::Ended { slot: 0, why };
-        let Some(socket) = self.at(local, user) else { return ended(EndReason::Closed) };
+    ) -> Result<(u64, SocketAddr), EndReason> {
+        let (number, socket) = self.at(local, user).ok_or(EndReason::Closed)?;
         let source = match remote {
-            Some(remote) => match host.source_for(remote.ip()) {
-                Some(source) => source,
-                None => return ended(EndReason::NoRoute),
-            },
+            Some(remote) => host.source_for(remote.ip()).ok_or(EndReason::NoRoute)?,
             None => socket.local.ip(),
         };
         socket.remote = remote;
         let ip = if socket.local.ip().is_unspecified() { source } else { socket.local.ip() };
-        Indication::Opened { slot: 0, local: SocketAddr::new(ip, socket.local.port()) }
+        Ok((number, SocketAddr::new(ip, socket.local.port())))
     }
 
     /// Makes a socket join a group, or leave it.
@@ -261,7 +385,7 @@ impl Datagrams {
         let any = if group.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let is_same_family = local.is_ipv4() == group.is_ipv4();
         let mut member = (group, if is_same_family { local.ip() } else { any });
-        let Some(socket) = self.at((local, tag), user) else { return ended(EndReason::Closed) };
+        let Some((_, socket)) = self.at((local, tag), user) else { return ended(EndReason::Closed) };
         let id = socket.id;
         let exact = socket.groups.iter().position(|its| *its == member);
         // The local address changes when the socket gets a remote address.
@@ -283,7 +407,7 @@ impl Datagrams {
         match result {
             Ok(()) => Indication::Opened { slot: 0, local },
             Err(refused) => {
-                if let (true, Some(socket)) = (joins, self.at((local, tag), user)) {
+                if let (true, Some((_, socket))) = (joins, self.at((local, tag), user)) {
                     socket.groups.retain(|its| *its != member);
                 }
                 ended(refused.into())
@@ -293,7 +417,7 @@ impl Datagrams {
 
     /// Returns the remote address of a socket.
     pub(super) fn query_remote(&mut self, (local, tag): (SocketAddr, u32), user: Option<u32>) -> Indication {
-        match self.at((local, tag), user).and_then(|socket| socket.remote) {
+        match self.at((local, tag), user).and_then(|(_, socket)| socket.remote) {
             Some(remote) => Indication::Accepted { listener: 0, slot: 0, local, remote },
             None => Indication::Ended { slot: 0, why: EndReason::Closed },
         }
@@ -309,6 +433,13 @@ impl Datagrams {
     ) -> bool {
         for _ in 0..TURN_DATAGRAMS {
             let Some(program) = self.sockets.get_mut(&number) else { return false };
+            if !program.takes {
+                // Another shard takes the datagrams, until the program has closed its socket.
+                program.takes = !program.is_copy && program.has_hung_up();
+                if !program.takes {
+                    break;
+                }
+            }
             let length = match program.socket.receive(&mut self.room) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -321,11 +452,18 @@ impl Datagrams {
                 }
                 Some((DatagramHeader::Settings { takes_errors }, [])) => {
                     program.takes_errors = takes_errors;
+                    if program.is_copy {
+                        self.notices.push((number, Notice::TakesErrors(takes_errors)));
+                    }
                     continue;
                 }
                 _ => {
                     // The program has closed its socket, or has sent an invalid packet.
                     counters.errors += u64::from(length > 0);
+                    if program.is_copy {
+                        // Shard 0 sees the end, too.
+                        let _ = rustix::net::shutdown(&*program.socket, Shutdown::Both);
+                    }
                     self.remove(number, host, files);
                     return true;
                 }
@@ -363,7 +501,10 @@ impl Datagrams {
             return;
         };
         if let Completion::DatagramError { remote, reporter, kind, .. } = completion {
-            let there = || self.sockets.values().filter(|program| program.id == socket);
+            // Shard 0 gets all ICMP errors, but not those that this board reports about another's datagrams.
+            let is_ours = host.is_own(reporter);
+            let reports = |program: &&ProgramSocket| !program.is_copy || (program.takes && is_ours);
+            let there = || self.sockets.values().filter(|its| its.id == socket).filter(reports);
             let program = there()
                 .find(|program| program.remote == Some(remote))
                 .or_else(|| there().find(|program| program.remote.is_none() && program.takes_errors));
@@ -385,7 +526,7 @@ impl Datagrams {
         files: &EpollSet,
         counters: &mut ServiceCounters,
     ) {
-        let Datagrams { sockets, room, hash } = self;
+        let Datagrams { sockets, room, hash, .. } = self;
         let mut programs: Vec<(u64, &mut ProgramSocket)> = sockets
             .iter_mut()
             .filter(|(_, program)| program.id == id)
@@ -430,17 +571,17 @@ impl Datagrams {
             let _ = takers(Some(remote)).or_else(|| takers(None));
         }
         for (number, program) in programs {
-            let waits = program.waiting.is_some();
-            if std::mem::replace(&mut program.is_watched, waits) != waits {
-                // This cannot fail: the socket is watched.
-                let _ = files.change(&program.socket, number, Interest { read: true, write: waits });
-            }
+            // If a socket cannot be watched for room, its packet waits until the next one arrives.
+            let _ = program.watch(number, files, program.takes);
         }
     }
 
     fn remove(&mut self, number: u64, host: &mut Host<'_>, files: &EpollSet) {
         if let Some(program) = self.sockets.remove(&number) {
-            let _ = files.forget(&program.socket);
+            if program.watched.is_some() {
+                let _ = files.forget(&*program.socket);
+            }
+            self.changes.push(Change::Unbind { number });
             let others = || self.sockets.values().filter(|other| other.id == program.id);
             if others().next().is_none() {
                 let _ = host.unbind(program.id);

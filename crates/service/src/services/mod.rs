@@ -9,6 +9,8 @@
 //! Services         each service receives the completions of its own streams ([`kiban_board::Consumer`]). The
 //!                  time is an argument, so services also run in the simulator. Only `forward`, `net`,
 //!                  `attach`, `osi`, `rdma` and `sockets` use the system's file descriptors.
+//! Shards           on a divided board, most services have a part on every shard (`make.rs`). Those of
+//!                  `sockets` pass requests to each other.
 //! Limits           each service limits its sessions and shares them among peer addresses (`slots.rs`);
 //!                  further connections are reset and counted. Once a second, idle sessions are ended.
 //! Reload           services can be added and removed while the board runs. A removed service stops
@@ -31,6 +33,7 @@ mod relay;
 mod service;
 mod sessions;
 mod set;
+mod shard_link;
 mod slots;
 mod sockets;
 
@@ -39,6 +42,7 @@ pub use counters::{GuestView, ProgramCounters, ProgramView, ServiceCounters};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use make::make;
+pub(crate) use make::{Maker, make_parts, runs_everywhere};
 pub use net::{Net, serve_namespace};
 pub use osi::Osi;
 pub use plain::{Plain, Role};

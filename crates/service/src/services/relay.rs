@@ -31,7 +31,7 @@ use kiban_link::{EpollSet, Interest};
 use kiban_os::unix::{Peer, is_at_mark};
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, SockRef, Socket};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -205,6 +205,8 @@ enum Next {
 pub(super) struct Relays {
     relays: BTreeMap<StreamId, Relay>,
     by_number: BTreeMap<u64, StreamId>,
+    /// The streams that programs may name by their addresses.
+    by_ends: HashMap<Ends, StreamId>,
     slots: SessionSlots,
     /// When corks release what they hold.
     held: BTreeSet<(Instant, StreamId)>,
@@ -222,6 +224,7 @@ impl Relays {
             slots: SessionSlots::new(most),
             relays: BTreeMap::new(),
             by_number: BTreeMap::new(),
+            by_ends: HashMap::new(),
             held: BTreeSet::new(),
             next: first,
             piece: vec![0; PIECE_BYTES],
@@ -241,8 +244,8 @@ impl Relays {
 
     /// Returns the options of the stream with these addresses; `None` if it no longer exists.
     pub(super) fn options(&mut self, ends: Ends) -> Option<(StreamId, &mut StreamOptions)> {
-        let found = self.relays.iter_mut().find(|(_, relay)| relay.ends == Some(ends));
-        found.map(|(stream, relay)| (*stream, &mut relay.options))
+        let stream = *self.by_ends.get(&ends)?;
+        Some((stream, &mut self.relays.get_mut(&stream)?.options))
     }
 
     /// Takes a slot for a relay that serves a peer, or a program on this host. Returns `None` if no slot is
@@ -318,6 +321,7 @@ impl Relays {
             slot,
         };
         self.by_number.insert(number, stream);
+        self.by_ends.extend(ends.map(|ends| (ends, stream)));
         self.relays.insert(stream, relay);
     }
 
@@ -367,6 +371,12 @@ impl Relays {
     fn remove(&mut self, stream: StreamId) -> Option<Relay> {
         let relay = self.relays.remove(&stream)?;
         self.by_number.remove(&relay.number);
+        // A new stream may already have the addresses of one that has ended.
+        if let Some(ends) = relay.ends
+            && self.by_ends.get(&ends) == Some(&stream)
+        {
+            self.by_ends.remove(&ends);
+        }
         self.held.remove(&(relay.held_until, stream));
         Some(relay)
     }
@@ -496,24 +506,22 @@ impl Relays {
         now: Instant,
     ) {
         let Some(idle) = idle else { return };
-        let Relays { relays, by_number, held, slots, fates, .. } = self;
-        slots.set_now(now);
-        relays.retain(|stream, relay| {
-            let stays = relay.moved_at + idle > now;
-            if !stays {
-                counters.idle_timeouts += 1;
-                by_number.remove(&relay.number);
-                held.remove(&(relay.held_until, *stream));
-                cut_off(relay, EndReason::TimedOut, fates, counters);
-                let _ = host.abort(*stream);
-            }
-            stays
-        });
+        self.slots.set_now(now);
+        let is_due = |relay: &Relay| relay.moved_at + idle <= now;
+        let due: Vec<StreamId> =
+            self.relays.iter().filter(|(_, relay)| is_due(relay)).map(|(stream, _)| *stream).collect();
+        for stream in due {
+            let relay = self.remove(stream).expect("it was found");
+            counters.idle_timeouts += 1;
+            cut_off(&relay, EndReason::TimedOut, &mut self.fates, counters);
+            let _ = host.abort(stream);
+        }
     }
 
     /// Resets all relays.
     pub(super) fn cut(&mut self, host: &mut Host<'_>, counters: &mut ServiceCounters) {
         self.by_number.clear();
+        self.by_ends.clear();
         self.held.clear();
         for (stream, relay) in std::mem::take(&mut self.relays) {
             cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);

@@ -18,21 +18,31 @@
 //!                  it queries the board ([`Request::QueryEnd`]).
 //! Datagrams        the connection that carries the request becomes the program's socket
 //!                  ([`super::datagrams`]).
+//! Shards           on a divided board, each shard has a part of the service, with the relays of its own
+//!                  streams. Shard 0 takes the requests and passes each on to the shard that it concerns
+//!                  ([`ShardLink`]): those to connect in turn, those about a stream to the shard of its flow.
+//!                  All shards listen; each sends the connections of its flows to the program itself.
+//!                  Datagram sockets are on shard 0, and the other shards have copies.
+//! Listen           a request passes through the shards in turn, and shard 0, which has checked it first, is
+//!                  the last to listen: a handshake never begins on shard 0, for a shard that does not listen
+//!                  yet, and ends on that shard.
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
 use super::clients::{Entrance, LISTENER, admit, process_of, user_of};
 use super::counters::ServiceCounters;
-use super::datagrams::Datagrams;
+use super::datagrams::{Change, Datagrams, Notice};
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
+use super::shard_link::{ITEMS_PER_TURN, ShardLink};
 use kiban_attach::{
     ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, SYN_WAITS, Sharing, StreamOption,
 };
 use kiban_base::Instant;
-use kiban_board::{Completion, Host, Owner, StreamId};
+use kiban_board::{Completion, Host, Owner, Steering, StreamId};
 use kiban_link::{EpollSet, Interest};
+use kiban_os::Waker;
 use kiban_os::lines::ClientLog;
 use kiban_os::unix::{Listener as UnixListener, Peer};
 use rustix::event::{PollFd, PollFlags};
@@ -46,6 +56,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 const RELAYS: u64 = 1 << 62;
@@ -66,8 +77,70 @@ struct ProgramListener {
     shared_by: Option<u32>,
     /// The options that its connections inherit.
     options: StreamOptions,
-    /// The board's end of the pair; the program holds the other end.
+    /// The board's end of the pair; the program holds the other end. All shards send connections on it, and
+    /// shard 0 watches for its end.
+    socket: Arc<Peer>,
+}
+
+/// A client that has sent its request.
+struct Caller {
+    /// The number under which its connection was watched.
+    number: u64,
     socket: Peer,
+    owner: Owner,
+}
+
+/// A request to listen, on its way through the shards.
+struct NewListener {
+    caller: Caller,
+    /// The listener's number on all shards.
+    number: u64,
+    local: SocketAddr,
+    shared_by: Option<u32>,
+    ours: Arc<Peer>,
+    theirs: OwnedFd,
+}
+
+/// A new remote address of a datagram socket, on its way through the shards. Once all know it, the socket
+/// receives from no other.
+struct RemoteChange {
+    /// The client, with the number of the socket.
+    caller: Caller,
+    /// The address from which the socket sends.
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+}
+
+/// What the parts of the service on the shards of a board pass to each other.
+enum Handed {
+    /// A request that concerns the shard; the data is that of TCP Fast Open.
+    Request(Caller, Request, Vec<u8>),
+    Listen(NewListener),
+    /// A listener has been closed.
+    Unlisten(u64),
+    /// An option of the listeners at an address.
+    SetOption(SocketAddr, StreamOption, u32),
+    /// A change of shard 0's datagram sockets.
+    Datagrams(Change),
+    SetRemote(RemoteChange),
+    /// For shard 0: what another shard has learned about a datagram socket.
+    Notice(u64, Notice),
+}
+
+/// The link of the part of the service on one shard to the others.
+pub(super) struct Link {
+    link: ShardLink<Handed>,
+    /// The hash that spreads datagrams over sockets is the same on all shards.
+    hash: RandomState,
+}
+
+impl Link {
+    /// Returns the links of all parts; `wakers` are those of the shards' drivers.
+    pub(super) fn between(steering: Steering, wakers: &[Waker]) -> Vec<Link> {
+        let hash = RandomState::new();
+        let links = ShardLink::between(steering, wakers).into_iter();
+        links.map(|link| Link { link, hash: hash.clone() }).collect()
+    }
 }
 
 /// The service.
@@ -77,6 +150,11 @@ pub struct Sockets {
     files: EpollSet,
     entrance: Entrance<UnixListener>,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
+    /// The parts on other shards, if the board is divided.
+    link: Option<ShardLink<Handed>>,
+    /// The shard to which the next stream is passed.
+    next_shard: usize,
+    is_closed: bool,
     listeners: BTreeMap<u64, ProgramListener>,
     relays: Relays,
     datagrams: Datagrams,
@@ -93,26 +171,37 @@ fn packets() -> SocketFlags {
 }
 
 impl Sockets {
-    /// Returns a service that will listen at `path`.
+    /// Returns a service that will listen at `path`, or with `link` its part on one shard of a board. Of the
+    /// parts, only shard 0's listens.
     ///
     /// # Errors
     /// If the process has too many open files.
-    pub fn new(path: PathBuf, bounds: SessionLimits) -> io::Result<Sockets> {
+    pub(super) fn new(path: PathBuf, bounds: SessionLimits, link: Option<Link>) -> io::Result<Sockets> {
+        let (link, hash) = link.map(|Link { link, hash }| (link, hash)).unzip();
+        let hash = hash.unwrap_or_default();
+        let shard = link.as_ref().map_or((0, 1), |link: &ShardLink<_>| (link.number(), link.parts()));
         Ok(Sockets {
             path,
             bounds,
             files: EpollSet::new()?,
             entrance: Entrance::default(),
             askers: BTreeMap::new(),
+            link,
+            next_shard: 0,
+            is_closed: false,
             listeners: BTreeMap::new(),
             relays: Relays::new(RELAYS, bounds.sessions_max),
-            datagrams: Datagrams::new(),
-            hash: RandomState::new(),
+            datagrams: Datagrams::new(shard, hash.clone()),
+            hash,
             next: 0,
             counters: ServiceCounters::default(),
             lines: ClientLog::new("sockets"),
             ready: Vec::new(),
         })
+    }
+
+    fn is_first_shard(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.number() == 0)
     }
 
     fn on_door(&mut self, now: Instant) {
@@ -166,50 +255,110 @@ impl Sockets {
             }
             None => (None, &[][..]),
         };
-        let (indication, file) = match ask {
-            Some(Request::Connect { local, remote, .. }) => {
-                self.connect((owner, local, remote), None, host, now)
+        let Some(ask) = ask else {
+            match received {
+                // A client that only checks whether the service exists disconnects without sending a request.
+                Ok(0) => return,
+                Ok(_) => self.lines.log_disconnect(&socket, "invalid request"),
+                Err(error) => self.lines.log_disconnect(&socket, error),
             }
-            Some(Request::ConnectFast { local, remote }) => {
-                self.connect((owner, local, remote), Some(data), host, now)
+            self.counters.errors += 1;
+            return;
+        };
+        let caller = Caller { number, socket, owner };
+        let Some(shard) = self.shard_of(&ask, host) else { return self.answer(caller, ask, data, host, now) };
+        match &self.link {
+            Some(link) if link.has_room(shard) => {
+                link.pass(shard, Handed::Request(caller, ask, data.to_vec()));
             }
-            Some(Request::Listen { local, shares, .. }) => {
-                let user = if shares { user_of(&socket) } else { None };
-                match self.listen(owner, (local, user), host) {
-                    Ok((local, file)) => {
-                        (Indication::Listening { listener: 0, result: Ok(local) }, Some(file))
+            _ => {
+                self.lines
+                    .log_disconnect(&caller.socket, format!("too many requests wait for shard {shard}"));
+                self.counters.refused += 1;
+            }
+        }
+    }
+
+    /// Returns the other shard that a request concerns.
+    fn shard_of(&mut self, ask: &Request, host: &Host<'_>) -> Option<usize> {
+        let link = self.link.as_ref()?;
+        let shard = match *ask {
+            Request::Connect { local, remote, .. } | Request::ConnectFast { local, remote } => {
+                match local.filter(|local| local.port() != 0) {
+                    // Without a route, shard 0 refuses the request.
+                    Some(local) if local.ip().is_unspecified() => {
+                        let local = SocketAddr::new(host.source_for(remote.ip())?, local.port());
+                        link.steering().of_flow(local, remote)
                     }
-                    Err(why) => (Indication::Listening { listener: 0, result: Err(why) }, None),
+                    Some(local) => link.steering().of_flow(local, remote),
+                    None => {
+                        self.next_shard = (self.next_shard + 1) % link.parts();
+                        self.next_shard
+                    }
                 }
             }
-            Some(Request::Bind { local, remote, shares }) => {
+            Request::QueryEnd { local, remote }
+            | Request::QueryInfo { local, remote }
+            | Request::SetOption { local, remote: Some(remote), .. }
+            | Request::QueryOption { local, remote: Some(remote), .. } => {
+                // Once shard 0 has used up its own ports to a destination, it opens streams from others.
+                let ends = (local, remote);
+                let is_here =
+                    self.relays.options(ends).is_some() || self.relays.fate(ends) != EndReason::Closed;
+                if is_here { 0 } else { link.steering().of_flow(local, remote) }
+            }
+            _ => 0,
+        };
+        (shard != link.number()).then_some(shard)
+    }
+
+    /// Carries out a client's request.
+    fn answer(&mut self, caller: Caller, ask: Request, data: &[u8], host: &mut Host<'_>, now: Instant) {
+        let Caller { number, socket, owner } = caller;
+        let user = || user_of(&socket);
+        let (indication, file) = match ask {
+            Request::Connect { local, remote, .. } => self.connect((owner, local, remote), None, host, now),
+            Request::ConnectFast { local, remote } => {
+                self.connect((owner, local, remote), Some(data), host, now)
+            }
+            Request::Listen { local, shares, .. } => {
+                let user = if shares { user() } else { None };
+                return self.begin_to_listen(Caller { number, socket, owner }, (local, user), host);
+            }
+            Request::Bind { local, remote, shares } => {
                 return self.bind((number, socket), (local, remote, shares), host);
             }
-            Some(Request::SetRemote { local, tag, remote }) => {
-                (self.datagrams.set_remote((local, tag), user_of(&socket), remote, host), None)
+            Request::SetRemote { local, tag, remote } => {
+                match (self.datagrams.set_remote((local, tag), user(), remote, host), &self.link) {
+                    (Ok((number, local)), Some(_)) => {
+                        self.pass_changes();
+                        let caller = Caller { number, socket, owner };
+                        return self.pass_remote(RemoteChange { caller, local, remote });
+                    }
+                    (Ok((_, local)), None) => (Indication::Opened { slot: 0, local }, None),
+                    (Err(why), _) => (Indication::Ended { slot: 0, why }, None),
+                }
             }
-            Some(Request::QueryRemote { local, tag }) => {
-                (self.datagrams.query_remote((local, tag), user_of(&socket)), None)
-            }
-            Some(Request::Member { local, tag, group, joins }) => {
+            Request::QueryRemote { local, tag } => (self.datagrams.query_remote((local, tag), user()), None),
+            Request::Member { local, tag, group, joins } => {
                 let member = (group.ip(), joins);
-                (self.datagrams.set_member((local, tag), user_of(&socket), member, host), None)
+                (self.datagrams.set_member((local, tag), user(), member, host), None)
             }
-            Some(Request::QueryEnd { local, remote }) => {
+            Request::QueryEnd { local, remote } => {
                 (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
-            Some(Request::SetOption { local, remote, option, value }) => {
+            Request::SetOption { local, remote, option, value } => {
                 self.set_option((local, remote), (option, value), host, now);
                 (Indication::Option { value }, None)
             }
-            Some(Request::QueryOption { local, remote, option }) => {
+            Request::QueryOption { local, remote, option } => {
                 let options = match remote {
                     Some(remote) => self.relays.options((local, remote)).map(|(_, options)| *options),
                     None => self.listener_at(local).map(|listener| listener.options),
                 };
                 (Indication::Option { value: options.unwrap_or_default().value(option) }, None)
             }
-            Some(Request::QueryInfo { local, remote }) => {
+            Request::QueryInfo { local, remote } => {
                 let stream = self.relays.options((local, remote)).map(|(stream, _)| stream);
                 let info = stream
                     .and_then(|stream| host.info(stream).ok())
@@ -220,13 +369,7 @@ impl Sockets {
                 return;
             }
             _ => {
-                match received {
-                    // A client that only checks whether the service exists disconnects without sending a
-                    // request.
-                    Ok(0) => return,
-                    Ok(_) => self.lines.log_disconnect(&socket, "invalid request"),
-                    Err(error) => self.lines.log_disconnect(&socket, error),
-                }
+                self.lines.log_disconnect(&socket, "invalid request");
                 self.counters.errors += 1;
                 return;
             }
@@ -313,41 +456,88 @@ impl Sockets {
         Ok((if syn_waits { SYN_WAITS } else { taken as u32 }, info.local, theirs))
     }
 
-    fn listen(
+    /// Handles a request to listen. Chooses the port, if it is 0.
+    fn begin_to_listen(
         &mut self,
+        caller: Caller,
+        (local, shared_by): (SocketAddr, Option<u32>),
+        host: &mut Host<'_>,
+    ) {
+        let number = self.next;
+        self.next += 1;
+        let begun = self.address_for(caller.owner, (local, shared_by), host).and_then(|local| {
+            let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
+            let (ours, theirs) = pair.map_err(|_| EndReason::TooMany)?;
+            Ok((local, Peer::new(ours).map_err(|_| EndReason::TooMany)?, theirs))
+        });
+        match begun {
+            Ok((local, ours, theirs)) => {
+                name_socket(&ours, Indication::Listening { listener: 0, result: Ok(local) });
+                let ours = Arc::new(ours);
+                let new = NewListener { caller, number, local, shared_by, ours, theirs };
+                match &self.link {
+                    Some(link) => link.pass(1, Handed::Listen(new)),
+                    None => self.listen(new, host),
+                }
+            }
+            Err(why) => tell_listening(&caller, Err(why), None),
+        }
+    }
+
+    /// Returns the address at which a program may listen.
+    fn address_for(
+        &self,
         owner: Owner,
         (local, shared_by): (SocketAddr, Option<u32>),
         host: &mut Host<'_>,
-    ) -> Result<(SocketAddr, OwnedFd), EndReason> {
+    ) -> Result<SocketAddr, EndReason> {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(EndReason::TooMany);
         }
-        let is_other = |its: &&ProgramListener| its.local == local && its.shared_by == shared_by;
-        let other = self.listeners.values().find(is_other).filter(|_| shared_by.is_some());
-        let (number, local, options) = match other {
-            Some(other) => (other.number, local, other.options),
+        if self.sharing(local, shared_by).is_some() {
+            return Ok(local);
+        }
+        let (number, local) = kiban_board::streams::listen(host, owner, local)?;
+        let _ = host.unlisten(number);
+        Ok(local)
+    }
+
+    /// Returns a listener that shares its address with others of this user.
+    fn sharing(&self, local: SocketAddr, shared_by: Option<u32>) -> Option<&ProgramListener> {
+        let is_it = |its: &&ProgramListener| its.local == local && its.shared_by == shared_by;
+        self.listeners.values().find(is_it).filter(|_| shared_by.is_some())
+    }
+
+    /// Listens on this shard, and passes the request on to the next one. The last one answers.
+    fn listen(&mut self, new: NewListener, host: &mut Host<'_>) {
+        if let Err(why) = self.add_listener(&new, host) {
+            self.pass_to_all(|| Handed::Unlisten(new.number));
+            return tell_listening(&new.caller, Err(why), None);
+        }
+        match &self.link {
+            Some(link) if link.number() != 0 => {
+                link.pass((link.number() + 1) % link.parts(), Handed::Listen(new));
+            }
+            _ => tell_listening(&new.caller, Ok(new.local), Some(&new.theirs)),
+        }
+    }
+
+    fn add_listener(&mut self, new: &NewListener, host: &mut Host<'_>) -> Result<(), EndReason> {
+        let &NewListener { number: own, local, shared_by, ref ours, .. } = new;
+        let (number, options) = match self.sharing(local, shared_by) {
+            Some(other) => (other.number, other.options),
             None => {
-                let (number, local) = kiban_board::streams::listen(host, owner, local)?;
-                (number, local, StreamOptions::default())
+                let (number, _) = kiban_board::streams::listen(host, new.caller.owner, local)?;
+                (number, StreamOptions::default())
             }
         };
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None)
-            .map_err(io::Error::from)
-            .and_then(|(ours, theirs)| Ok((Peer::new(ours)?, theirs)));
-        let own = self.next;
-        match pair {
-            Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
-                self.next += 1;
-                name_socket(&ours, Indication::Listening { listener: 0, result: Ok(local) });
-                let listener = ProgramListener { number, local, shared_by, options, socket: ours };
-                self.listeners.insert(own, listener);
-                Ok((local, theirs))
-            }
-            _ => {
-                self.unlisten(number, host);
-                Err(EndReason::TooMany)
-            }
+        if self.is_first_shard() && self.files.watch(&**ours, own, Interest::READ).is_err() {
+            self.unlisten(number, host);
+            return Err(EndReason::TooMany);
         }
+        self.listeners
+            .insert(own, ProgramListener { number, local, shared_by, options, socket: ours.clone() });
+        Ok(())
     }
 
     /// Stops listening on the board, unless another program's listener shares the board's.
@@ -420,22 +610,93 @@ impl Sockets {
             let Sockets { relays, files, counters, .. } = self;
             relays.set_option((local, remote), (option, value), host, files, counters, now);
         } else {
-            // Listeners that share an address have common options, because requests name only the address.
-            let those = self.listeners.values_mut().filter(|listener| listener.local == local);
-            for listener in those {
-                listener.options.set(option, value);
-                if option == StreamOption::FastOpen {
-                    let _ = host.set_fast_open(listener.number, value.min(FAST_OPEN_PENDING_MAX));
-                }
+            self.set_listener_option(local, (option, value), host);
+            self.pass_to_all(|| Handed::SetOption(local, option, value));
+        }
+    }
+
+    /// Sets an option of the listeners at an address. Those that share one have common options, because
+    /// requests name only the address.
+    fn set_listener_option(
+        &mut self,
+        local: SocketAddr,
+        (option, value): (StreamOption, u32),
+        host: &mut Host<'_>,
+    ) {
+        for listener in self.listeners.values_mut().filter(|listener| listener.local == local) {
+            listener.options.set(option, value);
+            if option == StreamOption::FastOpen {
+                let _ = host.set_fast_open(listener.number, value.min(FAST_OPEN_PENDING_MAX));
             }
         }
     }
 
     /// Handles the end of a program's listener; programs never send anything on it.
     fn on_listener(&mut self, number: u64, host: &mut Host<'_>) {
+        self.remove_listener(number, host);
+        self.pass_to_all(|| Handed::Unlisten(number));
+    }
+
+    fn remove_listener(&mut self, number: u64, host: &mut Host<'_>) {
         if let Some(listener) = self.listeners.remove(&number) {
-            let _ = self.files.forget(&listener.socket);
+            // Only shard 0 watches it.
+            let _ = self.files.forget(&*listener.socket);
             self.unlisten(listener.number, host);
+        }
+    }
+
+    fn pass_to_all(&self, make: impl Fn() -> Handed) {
+        self.link.iter().for_each(|link| link.pass_to_all(&make));
+    }
+
+    /// Passes the remote address of a datagram socket on to the next shard. The last one answers.
+    fn pass_remote(&self, change: RemoteChange) {
+        match &self.link {
+            Some(link) if link.number() + 1 < link.parts() => {
+                link.pass(link.number() + 1, Handed::SetRemote(change));
+            }
+            _ => {
+                let opened = Indication::Opened { slot: 0, local: change.local };
+                // If the client has disconnected, it needs no answer.
+                let _ = send_indication(change.caller.socket.as_fd(), opened, None);
+            }
+        }
+    }
+
+    /// Passes changes of datagram sockets to the other shards.
+    fn pass_changes(&mut self) {
+        let (changes, notices) = (self.datagrams.take_changes(), self.datagrams.take_notices());
+        if self.is_first_shard() {
+            changes.iter().for_each(|change| self.pass_to_all(|| Handed::Datagrams(change.clone())));
+        }
+        if let Some(link) = &self.link {
+            notices.into_iter().for_each(|(number, notice)| link.pass(0, Handed::Notice(number, notice)));
+        }
+    }
+
+    fn take_handed(&mut self, host: &mut Host<'_>, now: Instant) {
+        for _ in 0..ITEMS_PER_TURN {
+            let Some(handed) = self.link.as_ref().and_then(ShardLink::take) else { return };
+            self.on_handed(handed, host, now);
+        }
+    }
+
+    /// Handles what another shard has passed on. Once the service is closed, it takes no requests.
+    fn on_handed(&mut self, handed: Handed, host: &mut Host<'_>, now: Instant) {
+        match handed {
+            Handed::Unlisten(number) => self.remove_listener(number, host),
+            _ if self.is_closed => {}
+            Handed::Request(caller, ask, data) => self.answer(caller, ask, &data, host, now),
+            Handed::Listen(new) => self.listen(new, host),
+            Handed::SetOption(local, option, value) => {
+                self.set_listener_option(local, (option, value), host);
+            }
+            Handed::SetRemote(change) => {
+                self.datagrams.copy_remote(change.caller.number, change.remote);
+                self.pass_remote(change);
+            }
+            Handed::Datagrams(change) => self.datagrams.copy(change, host, &self.files),
+            Handed::Notice(number, notice) => self.datagrams.on_notice((number, notice), host, &self.files),
         }
     }
 }
@@ -462,6 +723,11 @@ fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
+/// Answers a request to listen. If the client has disconnected, its listener ends.
+fn tell_listening(caller: &Caller, result: Result<SocketAddr, EndReason>, file: Option<&OwnedFd>) {
+    let _ = send_indication(caller.socket.as_fd(), Indication::Listening { listener: 0, result }, file);
+}
+
 fn send_indication(socket: BorrowedFd<'_>, indication: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -477,6 +743,9 @@ fn send_indication(socket: BorrowedFd<'_>, indication: Indication, file: Option<
 
 impl Service for Sockets {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
+        if !self.is_first_shard() {
+            return Ok(());
+        }
         let listen = |path: &Path| UnixListener::open(path, SocketType::SEQPACKET);
         self.entrance.open_at(&self.path, &self.files, listen)
     }
@@ -490,6 +759,11 @@ impl Service for Sockets {
                 None => drop(host.abort(stream)),
             }
             return;
+        }
+        if let Completion::Datagram { .. } | Completion::DatagramError { .. } = completion {
+            // The sockets may have changed before the datagram was sent.
+            self.take_handed(host, now);
+            self.pass_changes();
         }
         let Sockets { relays, datagrams, files, counters, .. } = self;
         datagrams.on_completion(completion, host, files, counters);
@@ -511,10 +785,11 @@ impl Service for Sockets {
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
+        self.is_closed = true;
         self.entrance.close();
         self.remove_askers(None);
         for listener in std::mem::take(&mut self.listeners).into_values() {
-            let _ = self.files.forget(&listener.socket);
+            let _ = self.files.forget(&*listener.socket);
             let _ = host.unlisten(listener.number);
         }
         self.datagrams.close(host, &self.files);
@@ -536,7 +811,12 @@ impl Service for Sockets {
         Some(self.files.as_fd())
     }
 
+    fn is_ready(&self) -> bool {
+        self.link.as_ref().is_some_and(ShardLink::has_waiting)
+    }
+
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.take_handed(host, now);
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         self.files.ready(&mut ready);
@@ -551,5 +831,6 @@ impl Service for Sockets {
             }
         }
         self.ready = ready;
+        self.pass_changes();
     }
 }

@@ -112,8 +112,10 @@ impl Tcp {
         }
     }
 
-    /// Makes this the TCP machine of one shard of a board, which gets the segments of its own flows.
+    /// Makes this the TCP machine of one shard of a board, which gets the segments of its own flows. Call
+    /// this before any connection exists.
     pub fn set_shard(&mut self, number: usize, steering: Steering) {
+        self.secret = Secret::with(steering.secret());
         self.shard = Some((number, steering));
     }
 

@@ -2,11 +2,11 @@
 //! the kernel's TCP as the peer.
 
 use crate::common::{ECHO, LONG, TestDir, connect, counted, echo, enter, is_clean, lan, run, text};
-use crate::programs::run::{SOCKETS, Server, on_board, told};
+use crate::programs::run::{SOCKETS, Server, on_board};
 use kiban_os::packet::PacketLink;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 
 /// Connections enough that each of two shards gets some, except with a probability of 2^-63.
@@ -71,7 +71,7 @@ fn the_kernel_reaches_every_shard_of_a_board() {
         }
         // A port where nothing listens is refused.
         let refused = TcpStream::connect_timeout(&SocketAddr::from(([10, 9, 0, 2], 9)), LONG);
-        assert_eq!(refused.expect_err("nothing listens").kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(refused.expect_err("nothing listens").kind(), ErrorKind::ConnectionRefused);
         drop(streams);
         is_clean(&board, &idle);
         let down = dir.kiban(&["down", "lab"]);
@@ -175,7 +175,7 @@ fn a_reload_reaches_every_shard() {
     streams.iter_mut().for_each(|stream| echo(stream, b"after"));
     for _ in 0..CONNECTIONS {
         let refused = TcpStream::connect_timeout(&SocketAddr::from(([10, 9, 0, 2], 7)), LONG);
-        assert_eq!(refused.expect_err("it is closed").kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(refused.expect_err("it is closed").kind(), ErrorKind::ConnectionRefused);
     }
     echo(&mut kept, b"the old session continues");
     let status = board.status();
@@ -225,56 +225,206 @@ fn is_opened_again(link: &str) {
     assert!(arrived.iter().all(|count| *count > 0), "each queue is used: {arrived:?}");
 }
 
-#[test]
-fn unmodified_programs_run_on_a_board_of_several_shards() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("shards-run");
-    let _board = dir.up(&format!("{}{SOCKETS}", board("tun:kiban0", 2)));
-    // The programs' listener is on shard 0, which also gets the connections of shard 1's flows.
-    let server = "import socket
+/// Serves 64 connections, whose options and statistics must be their own. Prints its process ID.
+const SERVER: &str = "import os, socket, sys
+TCP = socket.IPPROTO_TCP
 server = socket.create_server(('10.9.0.2', 8000), backlog=128)
-print('listening', flush=True)
-for _ in range(64):
-    stream = server.accept()[0]
-    stream.sendall(stream.recv(100))
-    stream.close()";
-    let mut server = on_board(&dir, &["python3", "-c", server]);
+server.setsockopt(TCP, socket.TCP_NODELAY, 1)
+print(os.getpid(), flush=True)
+streams = [server.accept()[0] for n in range(64)]
+for n, stream in enumerate(streams):
+    stream.setsockopt(TCP, socket.TCP_KEEPIDLE, 100 + n)
+for n, stream in enumerate(streams):
+    assert stream.getsockopt(TCP, socket.TCP_KEEPIDLE) == 100 + n and stream.getsockopt(TCP, socket.TCP_NODELAY)
+    first = stream.recv(1)
+    stream.sendall(first + stream.recv(4 + first[0], socket.MSG_WAITALL))
+    info = stream.getsockopt(TCP, socket.TCP_INFO, 236)
+    assert int.from_bytes(info[128:136], sys.byteorder) == 5 + first[0], 'bytes received'
+streams[0].recv(1)";
+
+/// A server on a board, with its process ID.
+fn serving(dir: &TestDir) -> (Server, String) {
+    let mut server = on_board(dir, &["python3", "-c", SERVER]);
     let mut server = Server(server.stdout(Stdio::piped()).spawn().expect("python3 is there"));
     let mut line = String::new();
     BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut line).expect("it says so");
-    assert_eq!(line, "listening\n", "{}", dir.log());
-    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:8000")).collect();
-    // The server takes one stream after the other, in the order in which they were accepted.
-    let mut heard = [0; 15];
-    streams.iter_mut().for_each(|stream| stream.write_all(b"through shard 0").expect("it is open"));
-    for stream in &mut streams {
-        stream.read_exact(&mut heard).expect("it sends it back");
-        assert_eq!(&heard, b"through shard 0");
+    assert!(!line.is_empty(), "{}", dir.log());
+    (server, line.trim_end().into())
+}
+
+#[test]
+fn a_programs_listener_is_on_every_shard_until_the_program_dies() {
+    if !enter() {
+        return;
     }
-    assert!(server.0.wait().expect("it is a child of this process").success(), "{}", dir.log());
-    // A program's own connections, to the kernel and to a service of the board on all shards.
+    let dir = TestDir::new("shards-listen");
+    let board = dir.up(&format!("{}{SOCKETS}", board("tun:kiban0", 2)));
+    let idle = board.status();
+    let (mut server, process) = serving(&dir);
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:8000")).collect();
+    for (n, stream) in streams.iter_mut().enumerate() {
+        stream.write_all(&vec![n as u8; 5 + n]).expect("it is open");
+    }
+    for (n, stream) in streams.iter_mut().enumerate() {
+        let mut heard = vec![0; 5 + n];
+        stream.read_exact(&mut heard).expect("it sends it back");
+        assert_eq!(heard, vec![n as u8; 5 + n]);
+    }
+    let status = board.status();
+    let service = &status["services"][1];
+    assert_eq!(service["sessions"], CONNECTIONS, "{status}");
+    assert_eq!(service["counters"]["accepted"], CONNECTIONS, "{status}");
+    let sessions = of_shards(&status, |shard| &shard["sessions"]);
+    assert!(sessions.iter().all(|count| *count > 0), "{sessions:?}");
+    let unexpected = of_shards(&status, |shard| &shard["counters"]["unexpected"]);
+    assert_eq!(unexpected, [0, 0], "every shard expects its flows: {status}");
+    assert!(run("kill", &["-KILL", &process]).status.success());
+    server.0.wait().expect("it is a child of this process");
+    for stream in &mut streams {
+        assert_eq!(stream.read(&mut [0; 8]).expect("the program has read everything"), 0);
+    }
+    // No shard listens any more.
+    let clock = kiban_os::Clock::new();
+    let mut refused = 0;
+    while refused < CONNECTIONS {
+        assert!(clock.now().since(kiban_base::Instant::ZERO) < LONG, "{refused} refused in a row");
+        let peer = SocketAddr::from(([10, 9, 0, 2], 8000));
+        let result = TcpStream::connect_timeout(&peer, LONG).map_err(|error| error.kind());
+        refused =
+            if result.is_err_and(|kind| kind == ErrorKind::ConnectionRefused) { refused + 1 } else { 0 };
+    }
+    drop(streams);
+    is_clean(&board, &idle);
+    // The address is free on every shard.
+    serving(&dir);
+}
+
+#[test]
+fn a_program_opens_connections_on_every_shard() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("shards-connect");
+    let board = dir.up(&format!("{}{SOCKETS}", board("tun:kiban0", 2)));
+    let idle = board.status();
     let listener = TcpListener::bind("10.9.0.1:0").expect("the kernel has the address");
     let port = listener.local_addr().expect("bound").port();
     let peer = std::thread::spawn(move || {
-        for _ in 0..CONNECTIONS {
+        let accept = |_| {
             let mut stream = listener.accept().expect("the program connects").0;
             stream.write_all(b"hello").expect("it reads");
-        }
+            stream
+        };
+        let streams: Vec<TcpStream> = (0..2 * CONNECTIONS).map(accept).collect();
+        // Until the program has gone.
+        streams.into_iter().for_each(|mut stream| while stream.read(&mut [0; 8]).unwrap_or(0) > 0 {});
     });
+    // To the kernel, also from chosen ports, and to a service of the board on all shards.
     let client = format!(
         "import socket
+TCP, streams = socket.IPPROTO_TCP, []
 for n in range(64):
-    stream = socket.create_connection(('10.9.0.1', {port}))
-    assert stream.recv(100, socket.MSG_WAITALL) == b'hello'
+    for source in None, ('10.9.0.2', 20000 + n):
+        stream = socket.create_connection(('10.9.0.1', {port}), source_address=source)
+        assert stream.recv(5, socket.MSG_WAITALL) == b'hello'
+        stream.setsockopt(TCP, socket.TCP_KEEPIDLE, 100 + len(streams))
+        streams.append(stream)
     own = socket.create_connection(('10.9.0.2', 7))
     own.sendall(b'to itself')
-    assert own.recv(9, socket.MSG_WAITALL) == b'to itself'"
+    assert own.recv(9, socket.MSG_WAITALL) == b'to itself'
+for n, stream in enumerate(streams):
+    assert stream.getsockopt(TCP, socket.TCP_KEEPIDLE) == 100 + n
+    info = stream.getsockopt(TCP, socket.TCP_INFO, 236)
+    assert info[0] == 1 and info[128] == 5, 'established, five bytes received'
+print('open', flush=True)
+input()"
     );
-    let output = told(on_board(&dir, &["python3", "-c", &client]));
-    assert!(output.status.success(), "{}{}", text(&output), dir.log());
+    let mut client = on_board(&dir, &["python3", "-c", &client]);
+    let client = client.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = Server(client.spawn().expect("python3 is there"));
+    let mut line = String::new();
+    BufReader::new(client.0.stdout.take().expect("piped")).read_line(&mut line).expect("it says so");
+    assert_eq!(line, "open\n", "{}", dir.log());
+    let status = board.status();
+    let sessions = of_shards(&status, |shard| &shard["sessions"]);
+    assert!(sessions.iter().all(|count| *count >= CONNECTIONS as u64 / 2), "{sessions:?}");
+    let unexpected = of_shards(&status, |shard| &shard["counters"]["unexpected"]);
+    assert_eq!(unexpected, [0, 0], "each stream is on the shard of its flow: {status}");
+    drop(client);
     peer.join().expect("all have connected");
+    is_clean(&board, &idle);
+}
+
+/// Echoes datagrams on two sockets until it gets an empty one.
+const DATAGRAMS: &str = "import select, socket
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for n in range(2)]
+for n, s in enumerate(sockets):
+    s.bind(('10.9.0.2', 6000 + n))
+# A closed socket has sent its datagrams, and its port is free, whichever shard has taken them.
+for n in range(40):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind(('10.9.0.2', 7000))
+        s.sendto(bytes([n]), ('10.9.0.1', 7000))
+print('bound', flush=True)
+while True:
+    for s in select.select(sockets, [], [])[0]:
+        data, peer = s.recvfrom(100)
+        if not data:
+            exit()
+        s.sendto(data, peer)";
+
+#[test]
+fn the_datagram_sockets_of_programs_are_on_every_shard() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("shards-datagrams");
+    let board = dir.up(&format!("{}{SOCKETS}", board("tun:kiban0", 2)));
+    let counter = UdpSocket::bind("10.9.0.1:7000").expect("the kernel has the address");
+    counter.set_read_timeout(Some(LONG)).expect("a socket");
+    let mut program = on_board(&dir, &["python3", "-c", DATAGRAMS]);
+    let mut program = Server(program.stdout(Stdio::piped()).spawn().expect("python3 is there"));
+    let mut line = String::new();
+    BufReader::new(program.0.stdout.take().expect("piped")).read_line(&mut line).expect("it says so");
+    assert_eq!(line, "bound\n", "{}", dir.log());
+    let mut room = [0; 8];
+    let mut counted: Vec<u8> = (0..40)
+        .map(|_| {
+            counter.recv(&mut room).expect("it arrives");
+            room[0]
+        })
+        .collect();
+    counted.sort_unstable();
+    assert_eq!(counted, (0..40).collect::<Vec<u8>>());
+    let mut flows: Vec<UdpSocket> = Vec::new();
+    let mut echo = |port: u16| {
+        let flow = UdpSocket::bind("10.9.0.1:0").expect("the kernel has the address");
+        flow.set_read_timeout(Some(LONG)).expect("a socket");
+        flow.connect(("10.9.0.2", port)).expect("there is a route");
+        flow.send(&port.to_be_bytes()).expect("room");
+        assert_eq!(flow.recv(&mut room).expect("it comes back"), 2);
+        assert_eq!(room[..2], port.to_be_bytes());
+        flows.push(flow);
+    };
+    let unexpected = || of_shards(&board.status(), |shard| &shard["counters"]["unexpected"]);
+    let before = unexpected();
+    for _ in 0..CONNECTIONS {
+        [6000, 6001].into_iter().for_each(&mut echo);
+    }
+    assert_eq!(unexpected(), before, "each shard passes on the datagrams of its flows");
+    let status = board.status();
+    let service = &status["services"][1];
+    assert_eq!(service["counters"]["datagrams_in"], 2 * CONNECTIONS, "{status}");
+    assert_eq!(service["counters"]["datagrams_out"], 40 + 2 * CONNECTIONS, "{status}");
+    assert_eq!(service["sessions"], 2, "{status}");
+    flows[0].send(&[]).expect("room");
+    assert!(program.0.wait().expect("it is a child of this process").success(), "{}", dir.log());
+    board.until("the sockets have gone", |status| status["services"][1]["sessions"] == 0);
+    let gone = UdpSocket::bind("10.9.0.1:0").expect("the kernel has the address");
+    gone.set_read_timeout(Some(LONG)).expect("a socket");
+    gone.connect("10.9.0.2:6000").expect("there is a route");
+    gone.send(b"x").expect("room");
+    assert_eq!(gone.recv(&mut room).expect_err("nothing is bound").kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]

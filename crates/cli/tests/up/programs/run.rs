@@ -201,8 +201,14 @@ fn iperf3_measures_both_directions_from_both_sides() {
     if !enter() {
         return;
     }
+    for shards in [1, 2] {
+        iperf3_measures_on(&format!("shards = {shards}\n{PORT}{SOCKETS}"));
+    }
+}
+
+fn iperf3_measures_on(config: &str) {
     let dir = TestDir::new("run-iperf");
-    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let _board = dir.up(config);
     let mut kernel = Command::new("iperf3");
     kernel.args(["-s", "-B", "10.9.0.1", "-p", "5201", "--forceflush"]);
     let mut kernel = Iperf::begin(kernel);
@@ -211,11 +217,18 @@ fn iperf3_measures_both_directions_from_both_sides() {
         kernel.waits();
         let output = told(on_board(&dir, &[&arguments[..], more].concat()));
         assert_iperf(&output, more);
+        if !more.contains(&"-R") {
+            // From TCP_INFO of each stream, whichever shard has it.
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let streams = report["end"]["streams"].as_array().expect("streams");
+            let windows = streams.iter().map(|stream| stream["sender"]["max_snd_cwnd"].as_u64());
+            assert!(windows.clone().all(|window| window > Some(0)), "{report}");
+        }
     }
     drop(kernel);
     let status = || text(&dir.kiban(&["status", "lab"]));
     let mut server = Iperf::begin(on_board(&dir, &["iperf3", "-s", "-p", "5202", "--forceflush"]));
-    for more in [&[][..], &["-R"]] {
+    for more in [&[][..], &["-R"], &["-P", "8"]] {
         let arguments = ["-c", "10.9.0.2", "-p", "5202", "-n", "64M", "-J"];
         server.waits();
         assert_iperf(&run("iperf3", &[&arguments[..], more].concat()), more);

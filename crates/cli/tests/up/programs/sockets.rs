@@ -19,9 +19,15 @@ fn succeeds(name: &str, program: &str) {
 /// the end.
 #[track_caller]
 fn succeeds_with(name: &str, program: &str, settings: &str) -> Value {
+    succeeds_on(&format!("{PORT}{SOCKETS}{settings}"), name, program)
+}
+
+/// Runs a Python program like [`succeeds`], on a board with this configuration.
+#[track_caller]
+fn succeeds_on(config: &str, name: &str, program: &str) -> Value {
     let dir = TestDir::new(name);
     run("ip", &["link", "set", "lo", "up"]);
-    let board = dir.up(&format!("{PORT}{SOCKETS}{settings}"));
+    let board = dir.up(config);
     let output = told(on_board(&dir, &["python3", "-c", &format!("{TOOLS}{program}")]));
     assert_eq!(text(&output), "all is well\n", "{}", dir.log());
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0)
@@ -99,6 +105,24 @@ fn urgent_data_passes_in_both_directions() {
 fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
     if enter() {
         succeeds("run-inherited", include_str!("python/inherited.py"));
+    }
+}
+
+/// Requests about a stream are for the shard that has it, and listeners are on all shards.
+#[test]
+fn sockets_behave_in_the_same_way_on_a_board_of_several_shards() {
+    if !enter() {
+        return;
+    }
+    for (name, program) in [
+        ("options", include_str!("python/options.py")),
+        ("more", include_str!("python/more.py")),
+        ("reuse-port", include_str!("python/reuse_port.py")),
+        ("reuse-port-datagrams", include_str!("python/reuse_port_datagrams.py")),
+        ("urgent", include_str!("python/urgent.py")),
+        ("inherited", include_str!("python/inherited.py")),
+    ] {
+        succeeds_on(&format!("shards = 3\n{PORT}{SOCKETS}"), &format!("shards-{name}"), program);
     }
 }
 

@@ -24,7 +24,11 @@ pub(crate) struct InitialNumbers {
 
 impl Secret {
     pub(crate) fn new(rng: &mut SecureRng) -> Secret {
-        Secret { key: [rng.draw(), rng.draw()] }
+        Secret::with([rng.draw(), rng.draw()])
+    }
+
+    pub(crate) fn with(key: [u64; 2]) -> Secret {
+        Secret { key }
     }
 
     /// RFC 6528 §3: a clock of 4 us plus a keyed hash of the 4-tuple. The clock permits reuse of a 4-tuple
@@ -67,8 +71,25 @@ impl Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::steering::Steering;
+    use crate::tcp::listen::fast_open::{grant, is_valid};
+    use crate::tcp::{Config, Tcp};
     use core::net::Ipv4Addr;
     use kiban_base::RngKey;
+
+    #[test]
+    fn a_fast_open_cookie_of_one_shard_is_valid_on_all_shards_of_the_board() {
+        let rng = |seed| SecureRng::new(RngKey::for_simulation(seed));
+        let shard = |number, key| {
+            let mut tcp = Tcp::new(Config::default(), 1 << 20, 1 << 20, &mut rng(number as u64));
+            tcp.set_shard(number, Steering::new(2, RngKey::for_simulation(key)));
+            tcp
+        };
+        let ends = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let granted = grant(&shard(0, 7).secret, ends.0, ends.1, Instant::ZERO);
+        assert!(is_valid(&shard(1, 7).secret, granted, ends, Instant::ZERO));
+        assert!(!is_valid(&shard(1, 8).secret, granted, ends, Instant::ZERO), "another board");
+    }
 
     #[test]
     fn the_hash_matches_the_published_test_vectors() {
