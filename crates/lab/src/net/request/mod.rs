@@ -10,7 +10,7 @@
 //!           silent name server can be told from a slow answer.
 //! Distance  a round trip is the RTT of the TCP handshake, in which the kernels answer, not programs. What a
 //!           part takes beyond its round trips is due to a program or a device behind the other end.
-//! Cause     named only if it explains at least half of the dominating part ([`verdict`]).
+//! Cause     named only if it explains at least half of the dominating part ([`Verdict`]).
 //! Limits    HTTP/1.1, without proxies, cookies, compression or redirects; one address at a time, without the
 //!           parallel attempts of browsers (RFC 8305); each TLS handshake is a full one.
 
