@@ -257,15 +257,7 @@ impl PersistentClient {
                         let is_lost = self.is_lost(&failure) && says_lost(&failure);
                         let lost = self.client.take_if(|_| is_lost);
                         is_missing = says(&failure, ErrorIdentifier::FILE_NON_EXISTENT);
-                        (
-                            is_lost,
-                            match lost.and_then(|client| client.take_error()) {
-                                Some(error) if error.kind() == ErrorKind::TimedOut => {
-                                    format!("{about}: {error}")
-                                }
-                                _ => format!("{about}: {}", FailureLine(&failure)),
-                            },
-                        )
+                        (is_lost, format!("{about}: {}", why(lost.as_ref(), &failure)))
                     }
                 },
                 Err(error) => (is_transient(&error), format!("{}: {error}", self.peer.host)),
@@ -383,12 +375,7 @@ impl PersistentClient {
                         }
                         _ => "",
                     };
-                    return Err(match self.client.as_ref().and_then(Client::take_error) {
-                        Some(error) if error.kind() == ErrorKind::TimedOut => {
-                            format!("{remote}: {error}{hint}")
-                        }
-                        _ => format!("{remote}: {}{hint}", FailureLine(&failure)),
-                    });
+                    return Err(format!("{remote}: {}{hint}", why(self.client.as_ref(), &failure)));
                 }
             }
         }
@@ -438,6 +425,14 @@ fn activity(remote: &Remote, local: &Path) -> i64 {
 
 fn says(failure: &Failure, error: ErrorIdentifier) -> bool {
     failure.diagnostics.iter().any(|item| item.error() == error)
+}
+
+/// Returns why a job failed: that the responder fell silent, or the failure.
+fn why(client: Option<&Client>, failure: &Failure) -> String {
+    match client.and_then(Client::take_error) {
+        Some(error) if error.kind() == ErrorKind::TimedOut => error.to_string(),
+        _ => FailureLine(failure).to_string(),
+    }
 }
 
 /// Returns whether the failure is a lost association rather than a response from the peer.

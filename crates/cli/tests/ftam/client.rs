@@ -292,8 +292,8 @@ fn a_shell_runs_commands_over_one_association() {
     fs::write(dir.at("root/calls/a.cdr"), "a").expect("written");
     let script = "# a comment\ncd calls\npwd\nls --json\nget a.cdr\nput 'a.cdr' old/b.cdr\nmv old/b.cdr c.cdr\n\
         rm a.cdr\ncd ..\nls calls\nexit\nrm calls/c.cdr\n";
-    let run = |script: &str| {
-        let mut command = dir.command(&["shell", "-q", &remote(server.port, "")]);
+    let run_with = |option: &str, script: &str| {
+        let mut command = dir.command(&["shell", option, &remote(server.port, "")]);
         command.env("XDG_STATE_HOME", dir.at("state"));
         let mut child = command
             .stdin(Stdio::piped())
@@ -304,6 +304,7 @@ fn a_shell_runs_commands_over_one_association() {
         child.stdin.take().expect("piped").write_all(script.as_bytes()).expect("read");
         child.wait_with_output().expect("ended")
     };
+    let run = |script: &str| run_with("-q", script);
     let output = run(script);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
@@ -328,10 +329,7 @@ fn a_shell_runs_commands_over_one_association() {
         assert!(error.contains(words), "{words}: {error}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("ftam://"), "{output:?}");
-    let mut command = dir.command(&["shell", "--json", &remote(server.port, "")]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("built");
-    child.stdin.take().expect("piped").write_all(b"mkdir z\nrm z\n").expect("read");
-    let output = child.wait_with_output().expect("ended");
+    let output = run_with("--json", "mkdir z\nrm z\n");
     let lines: Vec<serde_json::Value> = output
         .stdout
         .split(|byte| *byte == b'\n')

@@ -377,7 +377,7 @@ impl ClientParts {
         let stopwatch = if config.timing { Stopwatch::on() } else { Stopwatch::off() };
         let bell = Arc::new(Notify::new());
         let ring = bell.clone();
-        let mut end = FileEnd::new(end, user, stopwatch).with_idle_timeout(config.idle_timeout);
+        let mut end = FileEnd::new(end, user, stopwatch, config.idle_timeout);
         let task = tokio::spawn(async move {
             // Errors have already been reported to the user by callbacks.
             let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;

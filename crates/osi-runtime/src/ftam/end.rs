@@ -46,7 +46,7 @@ pub(super) struct FileEnd<U: User, L: Layers> {
     pub(super) stopwatch: Stopwatch,
     end_reported: bool,
     /// How long an association may be without progress while a file is selected.
-    idle_timeout: Option<Duration>,
+    idle_timeout: Duration,
     moved: Instant,
     /// When the inactivity limit was found to be exceeded.
     idle_since: Option<Instant>,
@@ -58,26 +58,21 @@ pub(super) struct FileEnd<U: User, L: Layers> {
 }
 
 impl<U: User, L: Layers> FileEnd<U, L> {
-    pub(super) fn new(end: L, user: U, stopwatch: Stopwatch) -> FileEnd<U, L> {
+    /// Returns an endpoint that aborts the association after `idle_timeout` without progress while a file is
+    /// selected.
+    pub(super) fn new(end: L, user: U, stopwatch: Stopwatch, idle_timeout: Duration) -> FileEnd<U, L> {
         FileEnd {
             end,
             user,
             stopwatch,
             end_reported: false,
-            idle_timeout: None,
+            idle_timeout,
             moved: Instant::ZERO,
             idle_since: None,
             waited_bytes: 0,
             close_deadline: Instant::NEVER,
             over: None,
         }
-    }
-
-    /// Sets the inactivity limit: the association is aborted after this time without progress while a file is
-    /// selected.
-    pub(super) fn with_idle_timeout(mut self, silence: Duration) -> FileEnd<U, L> {
-        self.idle_timeout = Some(silence);
-        self
     }
 
     /// Checks for progress, and aborts an association that has been inactive for too long.
@@ -88,10 +83,12 @@ impl<U: User, L: Layers> FileEnd<U, L> {
         }
         let is_over = self.end.is_over();
         let in_hand = !matches!(self.end.machine().state(), State::Closed | State::Initialized);
-        self.close_deadline = match self.idle_timeout {
-            _ if is_over => *self.over.get_or_insert(now) + CLOSE_TIMEOUT,
-            Some(silence) if in_hand => self.moved + silence,
-            _ => Instant::NEVER,
+        self.close_deadline = if is_over {
+            *self.over.get_or_insert(now) + CLOSE_TIMEOUT
+        } else if in_hand {
+            self.moved + self.idle_timeout
+        } else {
+            Instant::NEVER
         };
         if now < self.close_deadline {
             self.idle_since = None;
@@ -103,7 +100,7 @@ impl<U: User, L: Layers> FileEnd<U, L> {
                 self.close_deadline = end;
                 return;
             }
-            self.user.on_idle_timeout(self.idle_timeout.unwrap_or_default());
+            self.user.on_idle_timeout(self.idle_timeout);
             self.end.ended(Origin::Provider, now, &mut self.stopwatch);
         }
         self.end.outgoing().clear();

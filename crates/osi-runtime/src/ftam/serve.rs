@@ -362,7 +362,7 @@ async fn drive(
 ) {
     let bell = served.bell.clone();
     let silence_max = served.silence_max;
-    let mut end = FileEnd::new(end, served, Stopwatch::off()).with_idle_timeout(silence_max);
+    let mut end = FileEnd::new(end, served, Stopwatch::off(), silence_max);
     tracing::debug!(%peer, "connected");
     let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
     let counters = *end.user.responder.counters();

@@ -230,9 +230,13 @@ pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), DiskError> {
 
 /// Returns an unused, unguessable name.
 pub(super) fn token() -> Result<String, DiskError> {
-    let error = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    let bytes: [u8; 16] = real(random::bytes().map_err(error))?;
+    let bytes: [u8; 16] = real(random::bytes().map_err(errno))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Returns the number of a system error.
+pub(super) fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// Converts a system call's result to a filestore result.

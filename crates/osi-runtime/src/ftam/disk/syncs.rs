@@ -12,11 +12,10 @@
 //!          depend on the others.
 //! Limits   long contents are synced at once and without a batch, which would take as long as they do.
 
-use super::paths::{real, settle_names};
+use super::paths::{errno, real, settle_names};
 use kiban_base::Instant;
 use kiban_os::{Clock, ignore_poison, lock};
 use kiban_osi::ftam::filestore::DiskError;
-use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -86,31 +85,24 @@ impl Syncs {
     /// Makes a file of this many bytes durable. With `names_follow`, this may be left to the sync of the
     /// directory into which the file is moved. Blocks the thread.
     pub(super) fn contents(&self, file: impl AsFd, bytes: u64, names_follow: bool) -> Result<(), DiskError> {
-        let is_short = bytes <= BATCHED_BYTES_MAX;
-        if names_follow && is_short && self.of(file.as_fd())?.keeps_order {
-            let written = kiban_os::journal::write_back(file);
-            return real(written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+        if bytes > BATCHED_BYTES_MAX {
+            return real(rustix::fs::fsync(file));
         }
-        let _running = match is_short {
-            true => Some(self.begin(file.as_fd())?),
-            false => None,
-        };
+        let batches = self.of(file.as_fd())?;
+        if names_follow && batches.keeps_order {
+            return real(kiban_os::journal::write_back(file).map_err(errno));
+        }
+        let _running = batches.begin();
         real(rustix::fs::fsync(file))
     }
 
     /// Makes all earlier changes to a directory's entries durable. Blocks the thread.
     pub(super) fn names(&self, directory: BorrowedFd<'_>) -> Result<(), DiskError> {
-        let _running = self.begin(directory)?;
+        let _running = self.of(directory)?.begin();
         (self.sync_directory)(directory)
     }
 
-    /// Waits until the next batch of the file system begins.
-    fn begin(&self, file: BorrowedFd<'_>) -> Result<Running, DiskError> {
-        let batches = self.of(file)?;
-        batches.begin();
-        Ok(Running(batches))
-    }
-
+    /// Returns the batches of a file's file system.
     fn of(&self, file: BorrowedFd<'_>) -> Result<Arc<Batches>, DiskError> {
         let device = real(rustix::fs::fstat(file))?.st_dev;
         let new = || {
@@ -123,7 +115,8 @@ impl Syncs {
 }
 
 impl Batches {
-    fn begin(&self) {
+    /// Waits until the next batch begins.
+    fn begin(self: Arc<Batches>) -> Running {
         let mut state = lock(&self.state);
         state.waiting += 1;
         let wanted = state.number + 1;
@@ -144,6 +137,8 @@ impl Batches {
                 state = ignore_poison(self.changed.wait_timeout(state, rest)).0;
             }
         }
+        drop(state);
+        Running(self)
     }
 }
 
