@@ -11,6 +11,7 @@
 //! | [`faults`] | copies of memory that a program has unmapped fail without ending the process |
 //! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
 //! | [`namespace`] | network namespaces of guests |
+//! | [`resolver`] | this host's name servers |
 //! | [`origin`] | which unauthenticated connection to close if there are too many |
 //! | [`unix`] | Unix sockets with untrusted peers |
 //! | [`lock`](lock()), [`Flag`] | locks whose holder may have panicked; a flag that is read without a lock |
@@ -54,5 +55,5 @@ pub use clock::Clock;
 pub use files::{exposure, journal, regular};
 pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
-pub use net::{icmp, interface, namespace, origin, packet, udp};
+pub use net::{icmp, interface, namespace, origin, packet, resolver, udp};
 pub use wait::{EventSleeper, FutexSleeper, Sleeper, WaitSet, Waiting, Waker, costs};

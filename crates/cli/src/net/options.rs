@@ -2,19 +2,16 @@
 
 use ipnet::{IpNet, Ipv4Net};
 use kiban_link::address::Transport;
+use kiban_os::resolver;
 use kiban_service::config::Forwarded;
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
-/// The port of the name service.
-const DOMAIN: u16 = 53;
 /// The file that lists this host's name servers.
 pub(super) const RESOLVER: &str = "/etc/resolv.conf";
 /// The longest packet that fits behind the virtio-net header of a segment.
 pub(super) const MTU_BYTES_MAX: usize = 65_520;
-/// The number of name servers that libc uses (resolv.conf(5)).
-const SERVERS_MAX: usize = 3;
 
 /// What gets the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -164,25 +161,7 @@ pub(super) fn check_gateway(address: IpNet, gateway: IpAddr, names: (&str, &str)
 
 /// Returns the name servers of this host.
 pub(super) fn host_name_servers() -> Vec<SocketAddr> {
-    name_servers_in(&std::fs::read_to_string(RESOLVER).unwrap_or_default())
-}
-
-fn name_servers_in(text: &str) -> Vec<SocketAddr> {
-    let words = text.lines().filter_map(|line| line.strip_prefix("nameserver")?.split_whitespace().next());
-    words.filter_map(name_server).take(SERVERS_MAX).collect()
-}
-
-/// Reads an address, perhaps with its interface, as in `fe80::1%eth0`.
-fn name_server(word: &str) -> Option<SocketAddr> {
-    let Some((address, interface)) = word.split_once('%') else {
-        return Some(SocketAddr::new(word.parse().ok()?, DOMAIN));
-    };
-    let index = || {
-        let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
-        rustix::net::netdevice::name_to_index(socket, interface).ok()
-    };
-    let scope = interface.parse().ok().or_else(index)?;
-    Some(SocketAddrV6::new(address.parse().ok()?, DOMAIN, 0, scope).into())
+    resolver::name_servers(&std::fs::read_to_string(RESOLVER).unwrap_or_default())
 }
 
 /// Returns the address of this host from which it reaches other hosts; nothing is sent.
@@ -198,18 +177,4 @@ pub(super) fn host_address(is_ipv4: bool) -> Option<IpAddr> {
 /// Returns the address with a number in an IPv4 network.
 pub(super) fn numbered(network: Ipv4Net, number: u32) -> Ipv4Addr {
     (network.network().to_bits() + number).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_three_name_servers_count() {
-        let text = "# nameserver 1.1.1.1\nsearch x\nnameserver\t192.0.2.1 # router\nnameserver x\nnameserver \
-            127.0.0.53\nnameserver fe80::1%lo\nnameserver 192.0.2.2\n";
-        let found: Vec<String> = name_servers_in(text).iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["192.0.2.1:53", "127.0.0.53:53", "[fe80::1%1]:53"]);
-        assert_eq!(name_servers_in("search x\nnameserver fe80::1%nowhere\n"), []);
-    }
 }

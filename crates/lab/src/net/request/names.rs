@@ -13,14 +13,13 @@
 
 use super::query::{Answer, Kind, query, reply};
 use kiban_base::Instant;
-use kiban_os::{Clock, random};
+use kiban_os::{Clock, random, resolver};
 use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// The limits of glibc: name servers, seconds and attempts (resolv.conf(5)).
-const SERVERS_MAX: usize = 3;
+/// The limits of glibc: seconds and attempts (resolv.conf(5)).
 const TIMEOUT_MAX: u64 = 30;
 const ATTEMPTS_MAX: usize = 5;
 /// The port of name servers.
@@ -47,7 +46,7 @@ impl Resolver {
     /// Reads the text of resolv.conf.
     pub fn of(resolv_conf: &str, hosts: String) -> Resolver {
         let mut resolver = Resolver {
-            servers: Vec::new(),
+            servers: resolver::name_servers(resolv_conf),
             search: Vec::new(),
             dots: 1,
             timeout: Duration::from_secs(5),
@@ -57,17 +56,12 @@ impl Resolver {
         for line in resolv_conf.lines() {
             let mut words = line.split_whitespace();
             match words.next() {
-                Some("nameserver") => {
-                    let address = words.next().and_then(|word| word.parse::<IpAddr>().ok());
-                    resolver.servers.extend(address.map(|address| SocketAddr::new(address, PORT)));
-                }
                 // The last line of either counts.
                 Some("search" | "domain") => resolver.search = words.map(str::to_owned).collect(),
                 Some("options") => words.for_each(|option| resolver.set(option)),
                 _ => {}
             }
         }
-        resolver.servers.truncate(SERVERS_MAX);
         if resolver.servers.is_empty() {
             // What glibc does without any.
             resolver.servers.push(SocketAddr::from(([127, 0, 0, 1], PORT)));
