@@ -11,6 +11,11 @@ pub(crate) fn json_line(object: &impl serde::Serialize) -> Result<String, String
     serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
+/// Quotes a text for sh(1).
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Returns whether text for this stream may have colours: it is a terminal, and the user has not set NO_COLOR
 /// (<https://no-color.org>).
 pub(crate) fn has_colours(stream: &impl std::io::IsTerminal) -> bool {

@@ -27,10 +27,7 @@ pub fn html(report: &Report, file: &str, command: &str) -> String {
     }
     blocks.push(Block::Grid(table(connections)));
     let sections = connections.iter().take(CONNECTIONS_MAX).map(section).collect();
-    let foot = vec![
-        format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
-        format!("Made by: {command}."),
-    ];
+    let foot = vec![Document::version_line(), format!("Made by: {command}.")];
     let title = format!("Connections in {file}");
     Document { title, lead, has_contents: true, blocks, sections, foot, ..Document::default() }.html()
 }

@@ -187,7 +187,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 /// Quotes a path for sh(1).
 fn quoted(path: &Path) -> Result<String, String> {
     let text = path.to_str().ok_or_else(|| format!("{} is not valid UTF-8: rename it", path.display()))?;
-    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+    Ok(crate::output::quoted(text))
 }
 
 /// Returns a name that is a valid DNS label (RFC 1123), as required for Kubernetes objects.

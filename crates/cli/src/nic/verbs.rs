@@ -196,8 +196,8 @@ fn commands(folder: &Path, transport: Option<Transport>, board: Option<&str>) ->
 
 /// Quotes a text for sh(1).
 pub(crate) fn quoted(text: &OsStr) -> Result<String, String> {
-    let text = text
-        .to_str()
-        .ok_or_else(|| format!("{} is not valid UTF-8 and cannot be printed", text.display()))?;
-    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+    let valid = text.to_str();
+    let valid =
+        valid.ok_or_else(|| format!("{} is not valid UTF-8 and cannot be printed", text.display()))?;
+    Ok(crate::output::quoted(valid))
 }

@@ -86,6 +86,11 @@ impl Identifiers {
 }
 
 impl Document {
+    /// Returns the line of the footer that names the program.
+    pub fn version_line() -> String {
+        format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION"))
+    }
+
     /// Returns the HTML page.
     pub fn html(&self) -> String {
         let style = format!("{}{PAGE_STYLE}", picture::STYLE);

@@ -39,7 +39,7 @@ pub fn document(all: &All, command: &str) -> Document {
         is_folded: true,
         has_contents: true,
         foot: vec![
-            format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
+            Document::version_line(),
             format!(
                 "Created by: {command}. Everything except the last tables is computed in virtual time and \
                 is the same on every machine."

@@ -226,6 +226,31 @@ impl View {
     }
 }
 
+/// Returns items by name or by rate, the highest rate first.
+fn ordered<'a, T, N: Ord>(
+    items: &'a [T],
+    view: &View,
+    name: impl Fn(&'a T) -> N,
+    rate: impl Fn(&T) -> f64,
+) -> Vec<&'a T> {
+    let mut items: Vec<&T> = items.iter().collect();
+    match view.by_name {
+        true => items.sort_by_key(|item| name(item)),
+        false => items.sort_by(|one, other| rate(other).total_cmp(&rate(one))),
+    }
+    items
+}
+
+/// Returns the sum of the rates of both directions; 0 if they are not known.
+fn sum(rates: Option<[f64; 2]>) -> f64 {
+    rates.map_or(0.0, |[received, sent]| received + sent)
+}
+
+/// Returns the cells of the rates of both directions.
+fn rate_cells(rates: Option<[f64; 2]>) -> [String; 2] {
+    rates.map_or(["-".into(), "-".into()], |rates| rates.map(bits))
+}
+
 /// Returns whether a row passes the filter.
 fn passes(cells: &[String], view: &View) -> bool {
     let filter = view.filter.to_lowercase();
@@ -243,13 +268,8 @@ fn ports(samples: &Samples, view: &View) -> Table {
         .number_column("out")
         .number_column("queued")
         .number_column("lost");
-    let mut ports: Vec<&Port> = samples.status.ports.iter().collect();
     let rate = |port: &Port| port.rates.bits_in + port.rates.bits_out;
-    match view.by_name {
-        true => ports.sort_by(|one, other| one.name.cmp(&other.name)),
-        false => ports.sort_by(|one, other| rate(other).total_cmp(&rate(one))),
-    }
-    for port in ports {
+    for port in ordered(&samples.status.ports, view, |port| &port.name, rate) {
         let link = link_cell(&mut table, &port.name, &port.link);
         let row = [
             port.name.clone(),
@@ -280,14 +300,9 @@ fn services(samples: &Samples, view: &View) -> Table {
         .number_column("sent")
         .number_column("refused");
     let rates = |service: &Service| samples.service_bits(&service.name);
-    let sum = |service: &Service| rates(service).map_or(0.0, |[received, sent]| received + sent);
-    let mut services: Vec<&Service> = samples.status.services.iter().collect();
-    match view.by_name {
-        true => services.sort_by(|one, other| one.name.cmp(&other.name)),
-        false => services.sort_by(|one, other| sum(other).total_cmp(&sum(one))),
-    }
-    for service in services {
-        let [received, sent] = rates(service).map_or(["-".into(), "-".into()], |rates| rates.map(bits));
+    let sum = |service: &Service| sum(rates(service));
+    for service in ordered(&samples.status.services, view, |service| &service.name, sum) {
+        let [received, sent] = rate_cells(rates(service));
         let row = [
             service.name.clone(),
             service.kind.clone(),
@@ -318,16 +333,9 @@ fn connections(samples: &Samples, view: &View) -> Table {
         .number_column("cwnd")
         .number_column("retransmitted");
     let rates = |one: &Connection| samples.connection_bits(one);
-    let sum = |one: &Connection| rates(one).map_or(0.0, |[received, sent]| received + sent);
-    let mut connections: Vec<&Connection> = samples.status.connections.iter().collect();
-    match view.by_name {
-        true => {
-            connections.sort_by(|one, other| (&one.local, &one.remote).cmp(&(&other.local, &other.remote)))
-        }
-        false => connections.sort_by(|one, other| sum(other).total_cmp(&sum(one))),
-    }
-    for one in connections {
-        let [received, sent] = rates(one).map_or(["-".into(), "-".into()], |rates| rates.map(bits));
+    let sum = |one: &Connection| sum(rates(one));
+    for one in ordered(&samples.status.connections, view, |one| (&one.local, &one.remote), sum) {
+        let [received, sent] = rate_cells(rates(one));
         let rtt = if one.rtt_us == 0 { "-".into() } else { format!("{:.2} ms", one.rtt_us as f64 * 1e-3) };
         let row = [
             one.local.clone(),

@@ -3,7 +3,6 @@
 use super::peer::TokenArgs;
 use crate::osi::peer::Host;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::net::check::{CheckRequest, check};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,10 +41,7 @@ impl Check {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let mut client = self.key.client(&self.host)?;
         let request = CheckRequest { idle: Duration::from_secs(self.idle.into()) };
-        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("it is well formed");
-        let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(200));
+        let bar = super::output::spinner(self.quiet);
         let report = check(&mut client, &self.host.name, &request, &|what| bar.set_message(what));
         bar.finish_and_clear();
         let report = report.map_err(|failure| failure.to_string())?;

@@ -1,10 +1,10 @@
 //! `kiban lab hosts`: measures several hosts, whose servers it starts over ssh.
 
-use super::latency::seconds as load_seconds;
+use super::latency::checked_seconds;
 use super::ssh::{Recipe, RemoteServer};
 use crate::output::note;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use kiban_lab::engine::Failure;
 use kiban_lab::engine::store::write_atomically;
 use kiban_lab::net::hosts::{Hosts, NotMeasured, together};
@@ -149,7 +149,7 @@ impl HostPlan {
 /// Reads a plan.
 fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     let plan: Plan = toml::from_str(text).map_err(|error| error.to_string())?;
-    load_seconds(&plan.seconds.to_string()).map_err(|why| format!("seconds {why}"))?;
+    let seconds = checked_seconds(plan.seconds).map_err(|why| format!("seconds {why}"))?;
     if !(1..=16).contains(&plan.parallel) {
         return Err("parallel must be 1 to 16".to_owned());
     }
@@ -164,7 +164,7 @@ fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     if let Some(at) = (0..targets.len()).find(|at| is_known(*at)) {
         return Err(format!("two hosts are named {}: give each a name = \"...\"", targets[at].name));
     }
-    let length = Duration::from_secs_f64(plan.seconds);
+    let length = Duration::from_secs_f64(seconds);
     Ok((LatencyRequest { connections: plan.parallel, length }, plan.together, targets))
 }
 
@@ -175,10 +175,7 @@ impl HostsCommand {
             .map_err(|error| format!("cannot read the plan {}: {error}", self.plan.display()))?;
         let (request, at_once, targets) = read(&text).map_err(invalid)?;
         let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
-        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("it is well formed");
-        let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(200));
+        let bar = super::output::spinner(self.quiet);
         let hosts = measure_all(&targets, &ssh, &request, at_once || self.together, &bar);
         bar.finish_and_clear();
         if let Some(page) = &self.html {

@@ -4,7 +4,6 @@ use super::peer::TokenArgs;
 use crate::osi::peer::Host;
 use crate::output::note;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::store::write_atomically;
 use kiban_lab::net::latency::{LatencyRequest, measure};
 use std::path::PathBuf;
@@ -46,11 +45,13 @@ pub(crate) struct Latency {
     quiet: bool,
 }
 
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (2.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("must be 2 to 3600".into()),
-    }
+fn seconds(text: &str) -> Result<f64, String> {
+    checked_seconds(text.parse().unwrap_or(f64::NAN))
+}
+
+/// Returns the duration of a load if it is valid.
+pub(super) fn checked_seconds(seconds: f64) -> Result<f64, String> {
+    if (2.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("must be 2 to 3600".into()) }
 }
 
 impl Latency {
@@ -58,10 +59,7 @@ impl Latency {
         let mut client = self.key.client(&self.host)?;
         let request =
             LatencyRequest { connections: self.parallel, length: Duration::from_secs_f64(self.seconds) };
-        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("it is well formed");
-        let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(200));
+        let bar = super::output::spinner(self.quiet);
         let latency = measure(&mut client, &self.host.name, &request, &|load| {
             bar.set_message(load.name());
         });

@@ -1,5 +1,17 @@
 //! Output of measurements of networks.
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
+
+/// Returns a progress indicator without an end on standard error; with `quiet`, a hidden one.
+pub(super) fn spinner(quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("it is well formed");
+    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
 /// Prints one JSON object if `json` is true, otherwise the tables.
 pub(in crate::lab) fn put(
     json: bool,

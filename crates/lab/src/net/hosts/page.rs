@@ -56,7 +56,7 @@ impl Hosts {
             has_contents: false,
             blocks,
             sections,
-            foot: vec![format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION"))],
+            foot: vec![Document::version_line()],
         }
         .html()
     }

@@ -51,7 +51,7 @@ fn html(latency: &Latency, command: &str) -> String {
         has_contents: false,
         blocks,
         sections,
-        foot: vec![format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION"))],
+        foot: vec![Document::version_line()],
     }
     .html()
 }
