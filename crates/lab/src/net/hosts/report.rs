@@ -105,11 +105,12 @@ impl Hosts {
             faulty => {
                 let each: Vec<String> =
                     faulty.iter().map(|host| format!("{} ({})", host.name, host.verdict())).collect();
-                format!("{} of {count} need attention: {}", faulty.len(), each.join(", "))
+                let need = if faulty.len() == 1 { "needs" } else { "need" };
+                format!("{} of {count} {need} attention: {}", faulty.len(), each.join(", "))
             }
         };
         if let Some(together) = &self.together {
-            together.directions.iter().for_each(|direction| words += &format!("; {}", direction.words()));
+            words += &format!("; {}", together.words());
         }
         if !self.not_measured.is_empty() {
             let names: Vec<&str> = self.not_measured.iter().map(|one| one.name.as_str()).collect();
@@ -237,9 +238,9 @@ mod tests {
         hosts.add_together(Ok(Together { directions: [way("to", 94.0), way("from", 46.0)] }));
         assert_eq!(
             hosts.verdict,
-            "no fault found on the path to 2 hosts; to the hosts, all share one bottleneck: 90 Mbit/s at once, \
-             although the sum of each alone is 188; from the hosts, nothing is shared: 90 Mbit/s at once, 92 alone; \
-             not measured: gone"
+            "no fault found on the path to 2 hosts; to the hosts, the paths share a bottleneck (90 Mbit/s at once; one \
+             at a time, 188 in total); from the hosts, the paths share no bottleneck (90 Mbit/s at once; one at a \
+             time, 92 in total); not measured: gone"
         );
         assert!(!hosts.is_whole() && hosts.to_string().contains("\ngone: not measured: ssh failed\n"));
         assert!(hosts.html("x").contains("ssh failed"));

@@ -92,27 +92,28 @@ impl Direction {
         }
     }
 
-    /// Returns the conclusion in words.
-    pub(super) fn words(&self) -> String {
-        let (way, sum, alone) = (self.direction, readable(self.sum_mbps), readable(self.alone_sum_mbps));
-        let busy = if self.busy { ", or this host, whose processors were busy" } else { "" };
-        match self.sharing {
-            Sharing::Bottleneck => format!(
-                "{way} the hosts, all share one bottleneck{busy}: {sum} Mbit/s at once, although the sum of each \
-                 alone is {alone}"
-            ),
-            Sharing::Nothing => {
-                format!("{way} the hosts, nothing is shared: {sum} Mbit/s at once, {alone} alone")
+    /// Returns the conclusion about this direction in words.
+    fn words(&self) -> String {
+        let shared = match self.sharing {
+            Sharing::Bottleneck => "the paths share a bottleneck",
+            Sharing::Nothing => "the paths share no bottleneck",
+            Sharing::Partly => "some of the paths share a bottleneck",
+            Sharing::Unknown => {
+                "it cannot be told whether the paths share a bottleneck, because one host has most of the traffic"
             }
-            Sharing::Partly => format!(
-                "{way} the hosts, a part is shared{busy}: {sum} Mbit/s at once, although the sum of each alone is \
-                 {alone}"
-            ),
-            Sharing::Unknown => format!(
-                "{way} the hosts, sharing cannot be told, because one host carries nearly everything: {sum} Mbit/s \
-                 at once, {alone} alone"
-            ),
-        }
+        };
+        format!("{} the hosts, {shared} ({})", self.direction, self.rates())
+    }
+
+    /// Returns the sums of the rates in words.
+    fn rates(&self) -> String {
+        let (sum, alone) = (readable(self.sum_mbps), readable(self.alone_sum_mbps));
+        format!("{sum} Mbit/s at once; one at a time, {alone} in total")
+    }
+
+    /// Returns whether this host may be the bottleneck.
+    fn doubts_this_host(&self) -> bool {
+        self.busy && matches!(self.sharing, Sharing::Bottleneck | Sharing::Partly)
     }
 }
 
@@ -121,6 +122,26 @@ impl Direction {
 pub struct Together {
     /// To the hosts, and from them; the hosts are in the order of the report.
     pub directions: [Direction; 2],
+}
+
+impl Together {
+    /// Returns the conclusion in words.
+    pub(super) fn words(&self) -> String {
+        let busy = if self.directions.iter().any(Direction::doubts_this_host) {
+            "; this host's processors were busy, so they may be that bottleneck"
+        } else {
+            ""
+        };
+        let [to, from] = &self.directions;
+        if to.sharing == Sharing::Bottleneck && from.sharing == Sharing::Bottleneck {
+            return format!(
+                "the paths share a bottleneck in both directions (to the hosts, {}; from them, {}){busy}",
+                to.rates(),
+                from.rates()
+            );
+        }
+        format!("{}; {}{busy}", to.words(), from.words())
+    }
 }
 
 /// Loads all hosts at once, first to them and then from them. `alone` are the rates of each host alone, to it
@@ -192,10 +213,24 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_host_is_named_beside_a_bottleneck() {
-        let rows = || vec![(40.0, Some(3.0)), (50.0, None)];
-        let words = |busy| Direction::of("to", &[90.0, 90.0], rows(), busy).words();
-        assert!(words(false).starts_with("to the hosts, all share one bottleneck: 90 Mbit/s at once"));
-        assert!(words(true).contains("or this host, whose processors were busy"));
+    fn the_words_name_what_is_shared_and_a_busy_host() {
+        let way = |direction, together: [f64; 2], busy| {
+            let rows = together.map(|mbps| (mbps, None)).to_vec();
+            Direction::of(direction, &[90.0, 90.0], rows, busy)
+        };
+        let words = |from: [f64; 2], busy| {
+            Together { directions: [way("to", [40.0, 50.0], busy), way("from", from, false)] }.words()
+        };
+        assert_eq!(
+            words([45.0, 44.0], true),
+            "the paths share a bottleneck in both directions (to the hosts, 90 Mbit/s at once; one at a time, 180 in \
+             total; from them, 89 Mbit/s at once; one at a time, 180 in total); this host's processors were busy, so \
+             they may be that bottleneck"
+        );
+        assert_eq!(
+            words([90.0, 89.0], false),
+            "to the hosts, the paths share a bottleneck (90 Mbit/s at once; one at a time, 180 in total); from the \
+             hosts, the paths share no bottleneck (179 Mbit/s at once; one at a time, 180 in total)"
+        );
     }
 }
