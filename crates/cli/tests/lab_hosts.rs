@@ -9,12 +9,15 @@
 //!           a bucket between this host and the router.
 //! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN), tbf or nft.
 
+mod browser;
 #[allow(dead_code, reason = "the network here has a router")]
 mod two_hosts;
 
+use browser::{browsed, is_sound};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use two_hosts::{Folder, kiban, run};
 
@@ -167,7 +170,8 @@ fn each_host_has_the_verdict_of_its_own_path() {
         println!("skipped: there is no nft");
         return;
     }
-    let mut plan = format!("seconds = 2\n{}", own());
+    // `together` makes the page as wide as it can be.
+    let mut plan = format!("seconds = 2\ntogether = true\n{}", own());
     for (at, name) in names.into_iter().enumerate() {
         plan += &host(name, at, if name == "limited" { "rate = 2" } else { "" });
     }
@@ -180,8 +184,11 @@ fn each_host_has_the_verdict_of_its_own_path() {
     assert!(has("slow", "slow") && !has("slow", "loss"), "{}", report["verdict"]);
     assert!(has("lossy", "loss"), "{}", report["verdict"]);
     assert!(has("limited", "server_limit") && !has("limited", "slow"), "{}", report["verdict"]);
-    let page = std::fs::read_to_string(page).expect("it was written");
-    assert!(page.contains("loses packets") && page.contains("<figure "));
+    let text = std::fs::read_to_string(&page).expect("it was written");
+    assert!(text.contains("loses packets") && text.matches("<figure ").count() == 2);
+    if let Some(found) = browsed(Path::new(&page), "hosts-browser") {
+        is_sound(&found);
+    }
     // The servers have ended with the program in the place of ssh.
     for namespace in &star.hosts {
         let pids = Command::new("ip").args(["netns", "pids", namespace]).output().expect("iproute2");
@@ -208,7 +215,11 @@ fn hosts_at_once_show_whether_they_share_a_bottleneck() {
     }
     let (words, report) = sharing();
     assert_eq!(words, ["bottleneck"; 2], "{report:#}");
-    assert!(report["verdict"].as_str().is_some_and(|words| words.contains("all share one bottleneck")));
+    assert!(
+        report["verdict"]
+            .as_str()
+            .is_some_and(|words| words.contains("share a bottleneck in both directions"))
+    );
     // A bucket of the same rate on each path of its own.
     for (side, device) in [(&star.near, "wire"), (&star.router, "near")] {
         assert!(run(Command::new("tc").args(["-n", side, "qdisc", "del", "dev", device, "root"])));

@@ -7,9 +7,12 @@
 //!           is a slow class for some datagrams (htb).
 //! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN), tbf or nft.
 
+mod browser;
 mod two_hosts;
 
+use browser::{browsed, is_sound};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 use two_hosts::{FAR, Folder, Network, Server, kiban, run};
 
@@ -83,8 +86,11 @@ fn a_deep_queue_has_a_bad_grade_in_its_direction_and_a_short_one_has_not() {
         assert!(figure(row, &format!("/throughput_mbps/{way}")) > 0.0, "{row:#}");
         assert_eq!(row["rate_limited"], false);
     }
-    let page = std::fs::read_to_string(page).expect("it was written");
-    assert!(page.contains(report["verdict"].as_str().expect("a verdict")) && page.contains("<figure "));
+    let text = std::fs::read_to_string(&page).expect("it was written");
+    assert!(text.contains(report["verdict"].as_str().expect("a verdict")) && text.contains("<figure "));
+    if let Some(found) = browsed(Path::new(&page), "latency-browser") {
+        is_sound(&found);
+    }
 }
 
 #[test]

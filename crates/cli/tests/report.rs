@@ -2,11 +2,14 @@
 //!
 //! Operation the papers are reproduced once, with short runs that give exact results; several tests check the
 //!           tables and the page.
-//! Browser   headless Chromium, if it is installed (`make test` installs it), driven by `report/browse.mjs`.
+//! Browser   headless Chromium, if it is installed (`make test` installs it), driven by `browser/browse.mjs`.
 
+mod browser;
+
+use browser::{browsed, is_sound};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 struct Made {
@@ -90,94 +93,6 @@ fn the_pictures_of_the_readme_are_up_to_date() {
         assert!(kept == now, "docs/images/{name} is not what the program makes: run make pictures");
         assert!(readme.contains(&format!("docs/images/{name}")), "{name}");
     }
-}
-
-/// Returns the first of these commands that is installed; `None` if none is.
-fn there(names: &[&str]) -> Option<String> {
-    let works = |name: &&&str| {
-        let version =
-            Command::new(**name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        version.is_ok_and(|status| status.success())
-    };
-    names.iter().find(works).map(|name| (*name).to_owned())
-}
-
-/// Returns what a headless browser finds in a page; `None` if there is no browser. `name` is the directory
-/// for its screenshots.
-fn browsed(page: &Path, name: &str) -> Option<Value> {
-    let (Some(node), Some(chromium)) =
-        (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
-    else {
-        println!("skipped: no node or no chromium to open the page with");
-        return None;
-    };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report/browse.mjs");
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("the folder can be made");
-    let output =
-        Command::new(node).arg(script).arg(chromium).args([page, &folder]).output().expect("node starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
-}
-
-/// Checks the properties that every page must have.
-fn is_sound(found: &Value) {
-    let requests = found["requests"].as_array().expect("requests");
-    let outside =
-        |url: &&Value| !url.as_str().is_some_and(|url| url.starts_with("file:") || url.starts_with("data:"));
-    assert!(!requests.is_empty() && requests.iter().filter(outside).count() == 0, "{requests:?}");
-    assert_eq!(found["complaints"], serde_json::json!([]));
-
-    let hovers = found["hover"].as_array().expect("hovers");
-    for hover in hovers {
-        let says = hover["says"].as_str().unwrap_or_default();
-        assert!(says.contains('\n') && says.chars().any(|one| one.is_ascii_digit()), "{hover}");
-    }
-    assert_eq!(found["hoverEnds"], true);
-
-    let download = &found["download"];
-    assert_eq!(download["state"], "completed", "{download}");
-    assert!(download["files"][0].as_str().is_some_and(|name| name.ends_with(".csv")), "{download}");
-    assert_eq!(download["text"], download["expected"]);
-    assert!(download["text"].as_str().is_some_and(|text| text.lines().count() > 3), "{download}");
-
-    let images = found["images"].as_array().expect("images");
-    assert_eq!(Some(images.len() as u64), found["svgs"].as_u64());
-    for image in images {
-        for what in ["name", "description"] {
-            assert!(image[what].as_str().is_some_and(|text| text.len() > 3), "{what}: {image}");
-        }
-    }
-    let headings: Vec<u64> =
-        found["headings"].as_array().expect("headings").iter().filter_map(Value::as_u64).collect();
-    assert_eq!(headings.iter().filter(|level| **level == 1).count(), 1);
-    assert!(headings.windows(2).all(|two| two[1] <= two[0] + 1), "{headings:?}");
-    assert_eq!(found["tables"], 0, "tables without caption or heads");
-    assert_eq!(found["dead"], serde_json::json!([]), "links that lead nowhere");
-
-    assert_ne!(found["light"], found["dark"]);
-    for contrast in ["contrastLight", "contrastDark"] {
-        assert!(found[contrast]["ratio"].as_f64().is_some_and(|ratio| ratio >= 4.5), "{}", found[contrast]);
-    }
-    let none = serde_json::json!([]);
-    let layouts = found["layouts"].as_array().expect("layouts");
-    assert_eq!(layouts.len(), 6, "three widths, folded and open");
-    for layout in layouts.iter().chain([&found["print"]]) {
-        assert_eq!(layout["overflow"], 0, "the page scrolls sideways: {layout}");
-        assert_eq!((&layout["clipped"], &layout["overlapping"]), (&none, &none), "{layout}");
-    }
-    assert_eq!(found["canary"], serde_json::json!([1, 1]));
-    let print = &found["print"];
-    assert!(print["pages"].as_u64().is_some_and(|pages| pages > 0), "{print}");
-    assert_eq!((&print["divided"], &print["orphans"]), (&0.into(), &0.into()), "{print}");
-
-    let tabs = found["tabs"].as_array().expect("stops of the tab key");
-    let says = |place: usize| tabs.get(place).and_then(|stop| stop["says"].as_str());
-    assert_eq!(says(0), Some("Skip to the content"));
-    assert!(tabs.len() > 3 && tabs.iter().all(|stop| stop["isOutlined"] == true), "{tabs:?}");
-    assert_eq!(found["unreachable"], 0, "charts that the tab key does not reach");
-    assert!(found["arrow"].as_str().is_some_and(|says| says.contains('\n')), "{}", found["arrow"]);
 }
 
 /// Returns whether one of the stops of the tab key is a chart.

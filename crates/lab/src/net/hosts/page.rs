@@ -66,15 +66,15 @@ impl Hosts {
             "host",
             "verdict",
             "grade",
-            "#round trip, ms",
-            "#loaded, ms",
-            "#lost to, %",
-            "#lost from, %",
+            "#RTT, ms",
+            "#loaded",
+            "#lost % to",
+            "#from",
             "#Mbit/s to",
-            "#Mbit/s from",
+            "#from",
         ];
         if self.together.is_some() {
-            heads.extend(["#at once to", "#at once from"]);
+            heads.extend(["#at once to", "#from"]);
         }
         let mut grid = Grid::new("Hosts", &heads);
         for (number, host) in self.hosts.iter().enumerate() {
