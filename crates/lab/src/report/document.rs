@@ -2,7 +2,7 @@
 
 use super::data;
 use super::data::Data;
-use super::escape::{slug, text};
+use super::escape::{slug, text, words};
 use super::grid::{Badge, Grid};
 use super::picture;
 use super::picture::Picture;
@@ -224,12 +224,11 @@ impl Section {
 impl Block {
     fn html(&self, level: usize, names: &mut Names<'_>, link: Link<'_>) -> String {
         match self {
-            Block::Paragraph(words) => format!("<p>{}</p>\n", text(words)),
+            Block::Paragraph(paragraph) => format!("<p>{}</p>\n", words(paragraph)),
             Block::Command(command) => format!("<pre>{}</pre>\n", text(command)),
             Block::Badges(badges) => {
-                let items = badges
-                    .iter()
-                    .map(|(badge, words)| format!("<li>{} {}</li>\n", badge.html(), text(words)));
+                let items =
+                    badges.iter().map(|(badge, note)| format!("<li>{} {}</li>\n", badge.html(), words(note)));
                 format!("<ul class=\"badges\">\n{}</ul>\n", items.collect::<String>())
             }
             Block::Filter(badges) => {

@@ -28,6 +28,19 @@ pub fn text(text: &str) -> String {
     safe
 }
 
+/// Escapes words for HTML, in which commands stand between backquotes, as in the terminal.
+pub fn words(words: &str) -> String {
+    let mut html = String::with_capacity(words.len());
+    let mut rest = words;
+    while let Some((before, (command, after))) =
+        rest.split_once('`').and_then(|(before, more)| Some((before, more.split_once('`')?)))
+    {
+        html += &format!("{}<code>{}</code>", text(before), text(command));
+        rest = after;
+    }
+    html + &text(rest)
+}
+
 /// Escapes a field of comma-separated values (RFC 4180). Text that a spreadsheet would take for a formula is
 /// quoted as text.
 pub fn field(text: &str) -> String {
@@ -70,6 +83,16 @@ mod tests {
             ("\u{ffff}", "\u{fffd}"),
         ] {
             assert_eq!(text(given), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn commands_between_backquotes_are_marked() {
+        for (given, expected) in [
+            ("run `kiban top`, or `ss -ti`.", "run <code>kiban top</code>, or <code>ss -ti</code>."),
+            ("`<b>` & one ` alone", "<code>&lt;b&gt;</code> &amp; one ` alone"),
+        ] {
+            assert_eq!(words(given), expected, "{given}");
         }
     }
 
