@@ -61,16 +61,25 @@ impl Place {
     }
 
     fn with(network: Network, name: &str) -> Option<Place> {
-        for last in 3..=5 {
+        for last in 3..=6 {
             let far = &network.far;
             assert!(ip(&format!("-n {far} address add 10.77.31.{last}/24 dev wire")), "a second address");
         }
         let folder = Folder::new(name);
-        let certificate =
-            rcgen::generate_simple_self_signed(vec![FAR.into(), "web.lab".into()]).expect("names");
-        std::fs::write(folder.path("cert.pem"), certificate.cert.pem()).expect("there is disk space");
-        std::fs::write(folder.path("key.pem"), certificate.signing_key.serialize_pem())
-            .expect("there is disk space");
+        let usual = || vec![FAR.to_owned(), "web.lab".to_owned()];
+        let more = (0..1500).map(|number| format!("host{number}.web.lab"));
+        let certificates = [("cert", usual()), ("long", usual().into_iter().chain(more).collect())];
+        let authorities: String = certificates
+            .into_iter()
+            .map(|(name, names)| {
+                let made = rcgen::generate_simple_self_signed(names).expect("names");
+                for (end, text) in [("pem", made.cert.pem()), ("key", made.signing_key.serialize_pem())] {
+                    std::fs::write(folder.path(&format!("{name}.{end}")), text).expect("there is disk space");
+                }
+                made.cert.pem()
+            })
+            .collect();
+        std::fs::write(folder.path("authorities.pem"), authorities).expect("there is disk space");
         let servers = Script::start(&network.far, "server.py", &[folder.0.to_str().expect("a plain path")])?;
         Some(Place { folder, _servers: servers, network })
     }
@@ -84,7 +93,7 @@ impl Place {
             "--resolv-conf",
             &self.folder.path("resolv.conf"),
             "--ca",
-            &self.folder.path("cert.pem"),
+            &self.folder.path("authorities.pem"),
         ]);
         command.args(more).output().expect("the program was built")
     }
@@ -111,6 +120,7 @@ fn the_share_of_look_ups_has_the_cause_that_the_name_servers_show() {
     for (what, resolv_conf, expected) in [
         ("a silent first server", servers(&[3, 2], ""), "name_server_silent"),
         ("a slow server is not silent", servers(&[4], ""), "name_server_slow"),
+        ("a first server that fails", servers(&[6, 2], ""), "name_server_fails"),
         ("a server without answers for IPv6", servers(&[5], ""), "name_server_half_silent"),
         ("a search list", format!("{}search a.no.lab b.no.lab\n", servers(&[2], "ndots:5")), "search_list"),
     ] {
@@ -199,6 +209,7 @@ fn a_long_path_is_told_from_a_server_that_thinks() {
     for (url, expected) in [
         (format!("http://{FAR}:8001/"), "round_trips"),
         (format!("https://{FAR}:8443/"), "round_trips"),
+        (format!("https://{FAR}:8445/"), "tls_round_trips"),
         (format!("http://{FAR}:8002/"), "server_think_time"),
     ] {
         let report = place.report(&url, "", &[]);

@@ -1,8 +1,8 @@
 """Web servers and name servers for lab_request.rs; prints a line when all listen.
 
 Ports  8001 answers at once, 8002 after 300 ms, 8003 with 2 MB, 8004 once per connection; 8443 TLS 1.3,
-       8444 TLS after 300 ms
-Names  10.77.31.2 answers at once, .3 never, .4 after 300 ms, .5 only A; web.lab has the address .2, two.lab has
+       8444 TLS after 300 ms, 8445 TLS 1.2 with a certificate that is longer than an initial window
+Names  10.77.31.2 answers at once, .3 never, .4 after 300 ms, .5 only A, .6 fails after 100 ms; web.lab has the address .2, two.lab has
        .9 first. .2 refuses names below no.lab after 100 ms.
 """
 import socket, socketserver, ssl, struct, sys, threading, time
@@ -46,7 +46,11 @@ class Secure(Web):
         if self.server_address[1] == 8444:
             time.sleep(0.3)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder + "/cert.pem", folder + "/key.pem")
+        name = "cert"
+        if self.server_address[1] == 8445:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            name = "long"
+        context.load_cert_chain(f"{folder}/{name}.pem", f"{folder}/{name}.key")
         with context.wrap_socket(request, server_side=True) as secured:
             self.RequestHandlerClass(secured, address, self)
 
@@ -67,10 +71,11 @@ def names(last):
             return
         if last == 4:
             time.sleep(0.3)
-        if addresses is None:
+        if addresses is None or last == 6:
             time.sleep(0.1)
-        found = addresses if kind == 1 and addresses else []
-        head = query[:2] + struct.pack(">HHHHH", 0x8180 | (0 if addresses else 3), 1, len(found), 0, 0)
+        found = addresses if kind == 1 and addresses and last != 6 else []
+        code = 2 if last == 6 else 0 if addresses else 3
+        head = query[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(found), 0, 0)
         records = b"".join(
             b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 9, 4) + bytes([10, 77, 31, one]) for one in found
         )
@@ -84,9 +89,9 @@ def names(last):
     threading.Thread(target=serve, daemon=True).start()
 
 
-for last in (2, 3, 4, 5):
+for last in (2, 3, 4, 5, 6):
     names(last)
-for port in (8001, 8002, 8003, 8004, 8443, 8444):
+for port in (8001, 8002, 8003, 8004, 8443, 8444, 8445):
     server = (Secure if port > 8400 else Web)(("0.0.0.0", port), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 print("ready", flush=True)
