@@ -24,6 +24,7 @@ use kiban_service::control::ControlClient;
 use samples::Samples;
 use screen::View;
 use std::io::IsTerminal;
+use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -55,8 +56,14 @@ impl Top {
         let mut terminal = ratatui::init();
         // A terminal without a mouse ignores this.
         let _ = execute!(std::io::stdout(), EnableMouseCapture);
+        let release_mouse = || drop(execute!(std::io::stdout(), DisableMouseCapture));
+        let restore = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            release_mouse();
+            restore(panic);
+        }));
         let watched = show(&mut terminal, &mut caller, Samples::new(first));
-        let _ = execute!(std::io::stdout(), DisableMouseCapture);
+        release_mouse();
         ratatui::restore();
         watched.map(|()| ExitCode::SUCCESS)
     }
