@@ -133,7 +133,6 @@ fn driver(link: AnyLink, bytes: u64) -> Driver {
             segment_bytes_max: if whole { 65_000 } else { u32::from(mss) },
             send_buffer_bytes: 2 << 20,
             receive_buffer_bytes: 2 << 20,
-            ack_unit: tcp::AckUnit::Mss,
             ..tcp::Config::default()
         },
         ports: vec![port],

@@ -67,6 +67,8 @@ fn every_setting_reaches_the_plan() {
     assert_eq!((plan.name.as_str(), plan.drain), ("lab", Duration::from_secs(5)));
     assert_eq!(plan.board.memory.transmit_bytes, 32 << 20);
     assert_eq!(plan.board.tcp.send_buffer_bytes, 512 << 10);
+    // A peer that has lowered its MSS is acknowledged as often as any other.
+    assert_eq!(plan.board.tcp.ack_unit, kiban_tcpip::tcp::AckUnit::Largest);
     assert_eq!([plan.ports[0].carries, plan.ports[1].carries], [Carries::Frames, Carries::Cells]);
     assert_eq!((plan.ports[0].mtu_bytes, plan.ports[1].mtu_bytes), (1500, 9180));
     let [fixed, asked] = &plan.ports[1].circuits[..] else { panic!("two circuits") };

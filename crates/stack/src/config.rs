@@ -55,7 +55,6 @@ impl Default for Config {
             tcp: tcp::Config {
                 send_buffer_bytes: 1 << 20,
                 receive_buffer_bytes: 1 << 20,
-                ack_unit: tcp::AckUnit::Mss,
                 // The peers of a proxy are mostly behind one address.
                 fairness: tcp::Fairness::Flow,
                 // Requests of an interceptor wait here for its decision.

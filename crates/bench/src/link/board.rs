@@ -104,7 +104,6 @@ pub(super) fn config(device: Device) -> BoardConfig {
             segment_bytes_max: if device.whole { 65_000 } else { u32::from(mss) },
             send_buffer_bytes: 1 << 20,
             receive_buffer_bytes: 1 << 20,
-            ack_unit: tcp::AckUnit::Mss,
             ..tcp::Config::default()
         },
         ports: vec![PortConfig::Ip(IpPortConfig {

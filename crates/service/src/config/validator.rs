@@ -220,8 +220,7 @@ impl Validator<'_> {
     }
 
     fn tcp(&self, tables: &Tables) -> Result<tcp::Config, ConfigError> {
-        let mut config =
-            tcp::Config { autotune: true, ack_unit: tcp::AckUnit::Mss, ..tcp::Config::default() };
+        let mut config = tcp::Config { autotune: true, ..tcp::Config::default() };
         for (name, value) in &tables.tcp {
             let word = match value.get_ref() {
                 toml::Value::String(word) => word.clone(),

@@ -27,7 +27,9 @@ fn throughput(contract: Option<Contract>) -> u64 {
     let boards = [(1, 2), (2, 1)].map(|(own, peer)| {
         let mut port = AtmPortConfig::oc3c(address(own), "10.0.0.0/24".parse().expect("a prefix"));
         port.circuits = vec![CircuitConfig { contract, ..CircuitConfig::to(vc, address(peer)) }];
-        let tcp = tcp::Config { mss: 9140, segment_bytes_max: 9140, ..tcp::Config::default() };
+        // As `kiban up` configures it.
+        let tcp =
+            tcp::Config { mss: 9140, segment_bytes_max: 9140, autotune: true, ..tcp::Config::default() };
         world.add_board(&BoardConfig { ports: vec![PortConfig::Atm(port)], tcp, ..BoardConfig::default() })
     });
     let port = SwitchPort::plain(Interval::per_second(RATE), Interface::Uni, QUEUE_CELLS);
