@@ -110,7 +110,7 @@ wheel: ## Build a wheel for pip with the same files, for Linux with glibc 2.28 a
 test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
 	@scripts/need cargo gcc g++ iproute2 nftables tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
-		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping python3 python3-venv strace systemd \
+		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping openssh-client openssh-server python3 python3-venv strace systemd \
 		qemu-system-x86 dnsmasq-base busybox-static isc-dhcp-client
 	@scripts/prometheus '$(TARGET)/prometheus'
 	KIBAN_PROMETHEUS='$(abspath $(TARGET))/prometheus/usr/bin/prometheus' \

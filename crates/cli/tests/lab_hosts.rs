@@ -1,5 +1,5 @@
-//! `kiban lab hosts` as a user runs it: this host, a router and other hosts in network namespaces. The
-//! program that takes the place of ssh runs the command in the namespace of the host.
+//! `kiban lab hosts` as a user runs it: this host, a router and other hosts in network namespaces. A program
+//! that takes the place of ssh runs the command in the namespace of the host; one test uses OpenSSH.
 //!
 //! ```text
 //! near ── wire ── router ── one link for each host
@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use two_hosts::{Folder, kiban, run};
 
 /// A host, a router and other hosts behind it.
@@ -218,7 +218,7 @@ fn hosts_at_once_show_whether_they_share_a_bottleneck() {
     assert!(
         report["verdict"]
             .as_str()
-            .is_some_and(|words| words.contains("share a bottleneck in both directions"))
+            .is_some_and(|words| words.contains("all paths share a bottleneck of about"))
     );
     // A bucket of the same rate on each path of its own.
     for (side, device) in [(&star.near, "wire"), (&star.router, "near")] {
@@ -273,11 +273,91 @@ fn report_of_refusal(output: &Output) -> String {
     report(output)["not_measured"][0]["why"].as_str().expect("a reason").to_owned()
 }
 
+/// OpenSSH's server in the namespace of a host.
+struct Sshd(Child);
+
+impl Sshd {
+    /// Starts a server that accepts the key in `folder`; returns `None` if it is not installed.
+    fn start(folder: &Folder, namespace: &str, listen: &str) -> Option<Sshd> {
+        let path = |name: &str| folder.path(name);
+        for key in ["host_key", "id"] {
+            let made =
+                Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)]).output();
+            if !made.is_ok_and(|made| made.status.success()) {
+                println!("skipped: there is no ssh-keygen");
+                return None;
+            }
+        }
+        std::fs::copy(path("id.pub"), path("authorized_keys")).expect("there is disk space");
+        // Its directory for privilege separation.
+        std::fs::create_dir_all("/run/sshd").expect("namespaces need root");
+        let config = format!(
+            "Port 22\nListenAddress {listen}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
+             StrictModes no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n",
+            path("host_key"),
+            path("authorized_keys")
+        );
+        std::fs::write(path("sshd_config"), config).expect("there is disk space");
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, "/usr/sbin/sshd", "-D", "-e", "-f", &path("sshd_config")]);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("iproute2");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+        if !lines.any(|line| line.contains("Server listening on")) {
+            println!("skipped: there is no sshd");
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Sshd(child))
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_host_is_measured_over_openssh_and_a_foreign_host_key_is_named() {
+    let Some(star) = Star::new('o', &["real"]) else { return };
+    let folder = Folder::new("openssh");
+    let Some(_sshd) = Sshd::start(&folder, &star.hosts[0], &address(0)) else { return };
+    let known = folder.path("known_hosts");
+    std::fs::write(
+        folder.path("ssh_config"),
+        format!("Host *\nUser root\nIdentityFile {}\nUserKnownHostsFile {known}\n", folder.path("id")),
+    )
+    .expect("there is disk space");
+    std::fs::write(
+        folder.path("plan.toml"),
+        format!("seconds = 2\n{}[[host]]\nssh = \"{}\"\n", own(), address(0)),
+    )
+    .expect("there is disk space");
+    let measure = |key: &str| {
+        let line = if key.is_empty() { String::new() } else { format!("{} {key}", address(0)) };
+        std::fs::write(&known, line).expect("there is disk space");
+        let mut command = kiban(Some(&star.near));
+        command.args(["lab", "hosts", &folder.path("plan.toml"), "--json", "--quiet"]);
+        command.args(["--ssh", &format!("ssh -F {}", folder.path("ssh_config"))]);
+        command.output().expect("the program was built")
+    };
+    let key = |name: &str| std::fs::read_to_string(folder.path(name)).expect("it was made");
+    let output = measure(&key("host_key.pub"));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(report(&output)["hosts"][0]["name"], address(0));
+    let why = report_of_refusal(&measure(&key("id.pub")));
+    assert!(why.contains("is not the one in known_hosts"), "{why}");
+    let why = report_of_refusal(&measure(""));
+    assert!(why.contains("is not in known_hosts: connect once with 'ssh -F"), "{why}");
+}
+
 #[test]
 fn with_copy_the_program_is_sent_and_removed() {
     let Some(star) = Star::new('c', &["bare"]) else { return };
     let folder = Folder::new("copy");
-    let plan = format!("seconds = 2\n{}", host("bare", 0, "kiban = \"/nonexistent/kiban\"\ncopy = true"));
+    let plan = format!("seconds = 2\n{}", host("bare", 0, "copy = true"));
     let output = star.measure(&folder, &plan, &[]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(report(&output)["hosts"][0]["name"], "bare");

@@ -1,6 +1,7 @@
 //! `kiban lab hosts`: measures several hosts, whose servers it starts over ssh.
 
 use super::latency::checked_seconds;
+use super::serve::ports;
 use super::ssh::{Recipe, RemoteServer};
 use crate::output::note;
 use clap::Args;
@@ -146,9 +147,31 @@ impl HostPlan {
     }
 }
 
+/// Checks what the host would otherwise refuse, after the others have been started.
+fn check(host: &HostPlan, all: &Settings) -> Result<(), String> {
+    if let Some(range) = host.data_ports.as_ref().or(all.data_ports.as_ref()) {
+        ports(range).map_err(|why| format!("data_ports = {range:?}: {why}"))?;
+    }
+    if host.rate.or(all.rate) == Some(0) {
+        return Err("rate must be at least 1 Mbit/s".to_owned());
+    }
+    if host.copy == Some(true) && host.kiban.is_some() {
+        return Err("copy sends this program, so `kiban` has no effect: remove one of them".to_owned());
+    }
+    let port = host.ssh.strip_prefix("ssh://").and_then(|url| url.rsplit_once(':')).map(|(_, port)| port);
+    if port.is_some_and(|port| !port.contains(']') && port.parse::<u16>().is_err()) {
+        return Err("write ssh://[USER@]HOST:PORT".to_owned());
+    }
+    Ok(())
+}
+
 /// Reads a plan.
 fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
-    let plan: Plan = toml::from_str(text).map_err(|error| error.to_string())?;
+    let plan: Plan = toml::from_str(text).map_err(|error| {
+        let why = error.to_string();
+        let is_table = why.contains("missing field `host`") || why.contains("expected a sequence");
+        if is_table { format!("{why}a plan has a table [[host]] for each host") } else { why }
+    })?;
     let seconds = checked_seconds(plan.seconds).map_err(|why| format!("seconds {why}"))?;
     if !(1..=16).contains(&plan.parallel) {
         return Err("parallel must be 1 to 16".to_owned());
@@ -158,6 +181,9 @@ fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     }
     if let Some(host) = plan.host.iter().find(|host| host.ssh.is_empty() || host.ssh.starts_with('-')) {
         return Err(format!("ssh = {:?} is not a host: write [USER@]HOST", host.ssh));
+    }
+    for host in &plan.host {
+        check(host, &plan.all).map_err(|why| format!("host {:?}: {why}", host.ssh))?;
     }
     let targets: Vec<Target> = plan.host.into_iter().map(|host| host.target(&plan.all)).collect();
     let is_known = |at: usize| targets[..at].iter().any(|other| other.name == targets[at].name);
@@ -193,7 +219,11 @@ impl HostsCommand {
 /// Returns the command, for the page.
 fn command(command: &HostsCommand, page: &Path) -> String {
     let together = if command.together { " --together" } else { "" };
-    format!("kiban lab hosts {}{together} --html {}", command.plan.display(), page.display())
+    let ssh = match command.ssh.as_str() {
+        "ssh" => String::new(),
+        other => format!(" --ssh {}", crate::output::quoted(other)),
+    };
+    format!("kiban lab hosts {}{together}{ssh} --html {}", command.plan.display(), page.display())
 }
 
 /// Starts all servers, measures each host, and then all at once.
@@ -274,7 +304,7 @@ mod tests {
     fn a_plan_is_read_with_settings_for_all_hosts() {
         let text = "together = true\nseconds = 4\n[all]\nkiban = \"bin/kiban\"\nrate = 100\n\
                     [[host]]\nssh = \"eve@one\"\n[[host]]\nname = \"two\"\nssh = \"ssh://eve@[2001:db8::1]:2222\"\n\
-                    kiban = \"kiban\"\ndata_ports = \"4200-4203\"\nport = 4195\ncopy = true\n";
+                    data_ports = \"4200-4203\"\nport = 4195\ncopy = true\n";
         let (request, together, targets) = read(text).expect("it is valid");
         assert_eq!((request.length, request.connections, together), (Duration::from_secs(4), 4, true));
         let [one, two] = &targets[..] else { panic!("two hosts") };
@@ -285,7 +315,7 @@ mod tests {
         assert_eq!(one.options, ["--listen", "[::]:0", "--rate", "100"]);
         assert_eq!(
             (two.name.as_str(), two.address.as_str(), two.kiban.as_str()),
-            ("two", "2001:db8::1", "kiban")
+            ("two", "2001:db8::1", "bin/kiban")
         );
         assert_eq!(two.options, ["--listen", "[::]:4195", "--data-ports", "4200-4203", "--rate", "100"]);
         assert!(two.copy && !one.copy);
@@ -297,6 +327,11 @@ mod tests {
         for (text, expected) in [
             (String::new(), "missing field `host`"),
             ("host = []".to_owned(), "a plan has 1 to 100 hosts"),
+            ("[host]\nssh = \"a\"".to_owned(), "a plan has a table [[host]] for each host"),
+            (format!("{one}data_ports = \"x\""), "data_ports = \"x\": write the first and the last port"),
+            (format!("[all]\nrate = 0\n{one}"), "rate must be at least 1"),
+            (format!("{one}copy = true\nkiban = \"k\""), "remove one of them"),
+            ("[[host]]\nssh = \"ssh://a:xx\"".to_owned(), "write ssh://[USER@]HOST:PORT"),
             ("[[host]]\nname = \"a\"".to_owned(), "missing field `ssh`"),
             ("[[host]]\nssh = \"-oProxyCommand=x\"".to_owned(), "is not a host"),
             (format!("{one}{one}"), "two hosts are named one"),

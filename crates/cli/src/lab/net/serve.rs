@@ -10,17 +10,24 @@ use kiban_lab::net::protocol::PORT;
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Limits, Server};
 use kiban_lab::table::counted;
+use kiban_measure::pause::readable;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use serde_json::json;
 use std::io::{BufRead, Read};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The maximum length of the line with the token on standard input, bytes.
 const TOKEN_LINE_MAX: u64 = 4096;
+/// How long standard input may be silent between two lines after the token.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The interval at which a program that starts this server sends lines.
+pub(super) const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serve measurements from `kiban lab sweep`, `delay`, `latency`, `udp`, `check`, `trace` and `mix --to`.
 ///
@@ -47,7 +54,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Read the token from the first line of standard input, and exit at its end; for a server that another
-    /// program starts, as `kiban lab hosts` does over ssh.
+    /// program starts, as `kiban lab hosts` does over ssh. If further lines arrive, it also exits once none
+    /// has arrived for a minute.
     #[arg(long, conflicts_with = "token_file")]
     stdin: bool,
     /// Range of ports for data connections, one per trial [default: chosen by the system].
@@ -142,7 +150,7 @@ impl Serve {
         if self.stdin {
             let stop = server.stopper();
             let wait = move || {
-                let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+                wait_for_end(&mut std::io::stdin().lock(), SILENCE_MAX);
                 stop();
             };
             std::thread::Builder::new()
@@ -155,11 +163,30 @@ impl Serve {
     }
 }
 
+/// Waits until the input ends or, once a line has arrived, until it has been silent for too long: the program
+/// that started this server may be gone without a trace.
+fn wait_for_end(input: &mut (impl Read + AsFd), silence_max: Duration) {
+    let mut has_lines = false;
+    loop {
+        match readable(input, silence_max) {
+            Ok(false) if has_lines => return,
+            Ok(false) => continue,
+            Ok(true) | Err(_) => {}
+        }
+        match input.read(&mut [0; 64]) {
+            Ok(0) => return,
+            Ok(_) => has_lines = true,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// A range of ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Ports(RangeInclusive<u16>);
+pub(super) struct Ports(RangeInclusive<u16>);
 
-fn ports(text: &str) -> Result<Ports, String> {
+pub(super) fn ports(text: &str) -> Result<Ports, String> {
     let ends = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
     match ends {
         Some((first, last)) if (1..=last).contains(&first) => Ok(Ports(first..=last)),
@@ -211,6 +238,18 @@ fn tell(event: Event, json: bool, quiet: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_server_that_has_had_lines_ends_when_they_stop() {
+        let (mut near, mut far) = std::os::unix::net::UnixStream::pair().expect("two ends");
+        near.write_all(b"\n").expect("it is open");
+        // This returns although the other end stays open.
+        wait_for_end(&mut far, Duration::from_millis(1));
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().expect("two ends");
+        drop(near);
+        wait_for_end(&mut far, Duration::from_secs(3600));
+    }
 
     #[test]
     fn a_port_range_includes_both_ends() {

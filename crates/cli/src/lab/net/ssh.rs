@@ -3,19 +3,23 @@
 //! ```text
 //! this host: the program (with `copy`), the token      other host: `kiban lab serve --stdin --json`
 //!            ── standard input of ssh ──────────────▶              its first line says where it listens
+//!            a line every 10 s ─────────────────────▶
 //!            end of file ───────────────────────────▶              it exits
 //! ```
 //!
 //! Token     goes through standard input, so that no list of processes shows it.
-//! End       whatever ends the connection also ends the server: this program, ctrl-c, or the network.
+//! End       whatever ends the connection also ends the server: this program, ctrl-c, or the network. If the
+//!           other host does not see that the network is gone, the server misses the lines, and exits after a
+//!           minute.
 //! Copy      with `copy`, this program is sent first, to a temporary file that is removed at the end.
 
+use super::serve::LINE_INTERVAL;
 use kiban_lab::net::admission::Token;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -56,8 +60,9 @@ pub(super) struct RemoteServer {
     /// Lines of its standard output.
     lines: Receiver<String>,
     errors: Option<JoinHandle<String>>,
-    writer: Option<JoinHandle<Option<std::process::ChildStdin>>>,
-    stdin: Option<std::process::ChildStdin>,
+    writer: Option<JoinHandle<Option<ChildStdin>>>,
+    /// Keeps standard input open, and sends lines, until it is dropped.
+    lifeline: Option<Sender<()>>,
     copies: bool,
     kiban: String,
     destination: String,
@@ -121,7 +126,7 @@ impl RemoteServer {
             lines,
             errors: Some(errors),
             writer: Some(writer),
-            stdin: None,
+            lifeline: None,
             copies: recipe.copy,
             kiban: recipe.kiban.to_owned(),
             destination: recipe.destination.to_owned(),
@@ -143,7 +148,8 @@ impl RemoteServer {
                     else {
                         continue;
                     };
-                    self.stdin = self.writer.take().and_then(|writer| writer.join().ok().flatten());
+                    let stdin = self.writer.take().and_then(|writer| writer.join().ok().flatten());
+                    self.lifeline = stdin.map(lifeline);
                     let own = env!("CARGO_PKG_VERSION");
                     if listening.kiban != own {
                         return Err(format!(
@@ -177,11 +183,32 @@ impl RemoteServer {
     }
 }
 
+/// Sends lines to a server until the sender that it returns is dropped, and then ends its standard input.
+fn lifeline(mut stdin: ChildStdin) -> Sender<()> {
+    let (keep, kept) = channel::<()>();
+    std::thread::spawn(move || {
+        // If ssh has ended, a measurement says so.
+        while stdin.write_all(b"\n").is_ok()
+            && kept.recv_timeout(LINE_INTERVAL) == Err(RecvTimeoutError::Timeout)
+        {}
+    });
+    keep
+}
+
 /// Explains the exit status and the messages of ssh.
 fn explain(code: Option<i32>, lines: &[&str], ssh: &str, destination: &str, kiban: &str) -> String {
     let last = lines.last().map_or(String::new(), |line| format!(": {line}"));
     let all = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
+    let has = |words: &str| lines.iter().any(|line| line.contains(words));
     match code {
+        Some(SSH_FAILED) if has("HOST IDENTIFICATION HAS CHANGED") => format!(
+            "the host key of {destination} is not the one in known_hosts: if it has been changed, remove the old one \
+             (ssh-keygen -R HOST), and make '{ssh} {destination} true' work"
+        ),
+        Some(SSH_FAILED) if has("Host key verification failed") => format!(
+            "the host key of {destination} is not in known_hosts: connect once with '{ssh} {destination} true', and \
+             check it"
+        ),
         Some(SSH_FAILED) => format!(
             "ssh to {destination} failed{last}; make '{ssh} {destination} true' work without a password, with keys \
              or an agent"
@@ -206,7 +233,7 @@ fn explain(code: Option<i32>, lines: &[&str], ssh: &str, destination: &str, kiba
 
 impl Drop for RemoteServer {
     fn drop(&mut self) {
-        if self.stdin.take().is_none() {
+        if self.lifeline.take().is_none() {
             // The program or the token may still be on the way.
             let _ = self.child.kill();
         }
@@ -276,7 +303,15 @@ mod tests {
     #[test]
     fn errors_say_what_to_do() {
         let refused = "ssh: connect to host h port 22: Connection refused";
+        let changed =
+            ["@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "Host key verification failed."];
         for (code, lines, expected) in [
+            (
+                Some(255),
+                &changed[..],
+                "is not the one in known_hosts: if it has been changed, remove the old one",
+            ),
+            (Some(255), &changed[1..], "is not in known_hosts: connect once with 'ssh h true'"),
             (Some(255), &[refused][..], "Connection refused; make 'ssh h true' work without a password"),
             (Some(127), &["sh: kiban: not found"], "there is no kiban on h: install kiban there"),
             (Some(126), &["Exec format error"], "the same processor architecture"),

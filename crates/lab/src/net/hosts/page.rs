@@ -2,14 +2,18 @@
 
 use super::finding::HostCause;
 use super::report::{HostReport, Hosts};
+use super::together::Together;
+use crate::environment::date;
 use crate::report::picture::Bars;
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use crate::table::{counted, readable};
+use kiban_os::clock::unix_seconds;
 
 impl Hosts {
     /// Returns the HTML page; `command` is the command that creates it.
     pub fn html(&self, command: &str) -> String {
-        let mut facts = vec![("Command".to_owned(), command.to_owned())];
+        let mut facts =
+            vec![("Command".to_owned(), command.to_owned()), ("Date".to_owned(), date(unix_seconds()))];
         if let Some(host) = self.hosts.first() {
             let seconds = host.latency.seconds;
             let load = format!("{} TCP connections per direction, {seconds} s", host.latency.connections);
@@ -26,6 +30,12 @@ impl Hosts {
                 (Badge::new(tone(finding.cause), finding.cause.words()), text)
             })
             .chain(
+                self.together
+                    .as_ref()
+                    .and_then(Together::advice)
+                    .map(|advice| (Badge::new(Tone::Doubt, "all at once"), advice.to_owned())),
+            )
+            .chain(
                 self.not_measured
                     .iter()
                     .map(|one| (Badge::new(Tone::Bad, "not measured"), format!("{}: {}", one.name, one.why))),
@@ -40,13 +50,17 @@ impl Hosts {
         if let Some(bars) = self.at_once() {
             blocks.push(Block::Figure(bars.picture(), String::new()));
         }
-        let how = "Each host is measured alone: round trips of probes on the idle path, then beside TCP \
+        let alone = "Each host is measured alone: round trips of probes on the idle path, then beside TCP \
                    connections to the host, from it, and in both directions. A path is slow if it carries less than \
                    a quarter of the best one in the same direction. Losses count only on the idle path, because a \
                    full queue loses packets on a healthy path, too.";
+        let at_once = "Then all hosts are loaded at once. A host that keeps less than 70 % of its rate alone shares a \
+                       bottleneck. If all do, and together carry what the best one carries alone, this may be the \
+                       measuring host's own link.";
+        let how = [Some(alone), self.together.as_ref().map(|_| at_once)];
         let sections = vec![Section {
             heading: "How it was measured".to_owned(),
-            blocks: vec![Block::Paragraph(how.to_owned())],
+            blocks: how.into_iter().flatten().map(|words| Block::Paragraph(words.to_owned())).collect(),
         }];
         Document {
             title: format!("Paths to {}", counted(self.hosts.len(), "host")),

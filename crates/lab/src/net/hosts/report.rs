@@ -68,7 +68,7 @@ impl Hosts {
         });
         let mut hosts =
             Hosts { verdict: String::new(), hosts: hosts.collect(), together: None, not_measured };
-        hosts.verdict = hosts.summary();
+        hosts.verdict = hosts.summary().join("; ");
         hosts
     }
 
@@ -78,7 +78,7 @@ impl Hosts {
             Ok(together) => self.together = Some(together),
             Err(why) => self.not_measured.push(NotMeasured { name: "all at once".to_owned(), why }),
         }
-        self.verdict = self.summary();
+        self.verdict = self.summary().join("; ");
     }
 
     /// Returns whether everything that was asked for has results.
@@ -97,10 +97,12 @@ impl Hosts {
         [round_trip(LoadName::Idle), loaded].into_iter().chain(lost).chain(host.mbps).chain(at_once)
     }
 
-    fn summary(&self) -> String {
+    /// Returns the parts of the verdict.
+    fn summary(&self) -> Vec<String> {
         let faulty: Vec<&HostReport> = self.hosts.iter().filter(|host| !host.findings.is_empty()).collect();
         let count = counted(self.hosts.len(), "host");
-        let mut words = match &faulty[..] {
+        let first = match &faulty[..] {
+            [] if self.hosts.is_empty() => "no host was measured".to_owned(),
             [] => format!("no fault found on the path to {count}"),
             faulty => {
                 let each: Vec<String> =
@@ -109,12 +111,14 @@ impl Hosts {
                 format!("{} of {count} {need} attention: {}", faulty.len(), each.join(", "))
             }
         };
+        let mut words = vec![first];
         if let Some(together) = &self.together {
-            words += &format!("; {}", together.words());
+            let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
+            words.extend(together.words(&names));
         }
         if !self.not_measured.is_empty() {
             let names: Vec<&str> = self.not_measured.iter().map(|one| one.name.as_str()).collect();
-            words += &format!("; not measured: {}", names.join(", "));
+            words.push(format!("not measured: {}", names.join(", ")));
         }
         words
     }
@@ -122,7 +126,7 @@ impl Hosts {
 
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n", self.verdict)?;
+        writeln!(f, "{}\n", self.summary().join("\n"))?;
         let mut table = Table::new("").text_column("host").text_column("verdict").text_column("grade");
         let mut heads = vec!["RTT, ms", "loaded", "lost % to", "from", "Mbit/s to", "from"];
         if self.together.is_some() {
@@ -149,6 +153,9 @@ impl fmt::Display for Hosts {
                     writeln!(f, "  what to do: {}", finding.advice)?;
                 }
             }
+        }
+        if let Some(advice) = self.together.as_ref().and_then(Together::advice) {
+            write!(f, "\nall at once: {advice}\n")?;
         }
         self.not_measured.iter().try_for_each(|one| write!(f, "\n{}: not measured: {}\n", one.name, one.why))
     }
@@ -222,7 +229,7 @@ mod tests {
         );
         assert!(hosts.verdict.starts_with("4 of 5 hosts need attention: lossy (loses packets), slow (slow)"));
         let text = hosts.to_string();
-        assert!(text.starts_with(&hosts.verdict), "{text}");
+        assert!(text.starts_with(&format!("{}\n", hosts.verdict)), "{text}");
         assert!(text.contains("slow: slow: 9 Mbit/s from the host; good has 93"), "{text}");
         let page = hosts.html("kiban lab hosts plan.toml");
         assert!(page.contains("need attention") && page.contains("loses packets"));
@@ -238,14 +245,14 @@ mod tests {
         hosts.add_together(Ok(Together { directions: [way("to", 94.0), way("from", 46.0)] }));
         assert_eq!(
             hosts.verdict,
-            "no fault found on the path to 2 hosts; to the hosts, the paths share a bottleneck (90 Mbit/s at once; one \
-             at a time, 188 in total); from the hosts, the paths share no bottleneck (90 Mbit/s at once; one at a \
-             time, 92 in total); not measured: gone"
+            "no fault found on the path to 2 hosts; to the hosts, all paths share a bottleneck of about 90 Mbit/s, which \
+             may be this host's own link (one at a time, 188 in total); from the hosts, no paths share a bottleneck \
+             (90 Mbit/s at once); not measured: gone"
         );
         assert!(!hosts.is_whole() && hosts.to_string().contains("\ngone: not measured: ssh failed\n"));
         assert!(hosts.html("x").contains("ssh failed"));
         hosts.add_together(Err("one is lost".to_owned()));
         assert!(hosts.verdict.ends_with("not measured: gone, all at once"), "{}", hosts.verdict);
-        assert!(named(&[]).to_string().starts_with("no fault found on the path to 0 hosts"));
+        assert!(named(&[]).to_string().starts_with("no host was measured"));
     }
 }

@@ -1,9 +1,10 @@
 //! All hosts at once: do the paths share a bottleneck?
 //!
-//! Method    the sum of the rates of all hosts at once is compared with the rates of each alone. Paths
-//!           without a common bottleneck keep their rates; those with one together carry what one carries.
-//! Doubt     if one host alone carries nearly the whole sum, both answers look alike. If the processors of
-//!           this host were busy, they may be the bottleneck, and the report says so.
+//! Method    the rate of each host at once is compared with its rate alone. A host that falls behind shares a
+//!           bottleneck. If all together carry what one carries alone, all share one.
+//! Doubt     if one host alone carries nearly the whole sum, the others are too slow to make it fall behind.
+//!           The bottleneck of all paths may be this host: its link, if all together carry what one does, or
+//!           its processors, if they were busy.
 
 use crate::engine::Failure;
 use crate::load::{Meter, ProcMeter, Reading};
@@ -14,11 +15,15 @@ use kiban_os::Clock;
 use serde::Serialize;
 use std::thread;
 
-/// The hosts share a bottleneck if all at once carry less than the first part of the sum, and at most the
-/// second multiple of what the best one carries alone. They do not share one above the third part.
-const SHARED: (f64, f64, f64) = (0.8, 1.25, 0.85);
-/// Both answers look alike if one host carries more than this part of the sum.
+/// A host falls behind if all at once leave it less than this part of its rate alone.
+const KEPT: f64 = 0.7;
+/// The bottleneck of all may be this host's link if all at once carry at most this multiple of the best host
+/// alone.
+const LIKE_ONE: f64 = 1.25;
+/// Nothing can be told if one host carries more than this part of the sum, and none falls behind.
 const DOMINANT: f64 = 0.8;
+/// The most names in a sentence.
+const NAMES_MAX: usize = 4;
 /// The share of the processors' time above which this host may be the bottleneck.
 const BUSY: f64 = 0.9;
 
@@ -26,30 +31,31 @@ const BUSY: f64 = 0.9;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// All at once carry what one carries alone.
+    /// All hosts fall behind, or all at once carry what one carries alone.
     Bottleneck,
-    /// Each keeps its rate.
+    /// No host falls behind.
     Nothing,
-    /// Some of the paths share one, or a common link is partly the limit.
+    /// Some hosts fall behind, and others do not.
     Partly,
     /// One host carries nearly everything, so it cannot be told.
     Unknown,
 }
 
 impl Sharing {
-    /// Compares the rates of each host alone with those of all at once.
-    fn of(alone: &[f64], together: &[f64]) -> Sharing {
-        let sum = |rates: &[f64]| rates.iter().sum::<f64>().max(1e-9);
+    /// Decides from the rates alone and at once, and from which hosts fall behind.
+    fn of(alone: &[f64], at_once: &[f64], fell: &[bool]) -> Sharing {
+        let sum = |rates: &[f64]| rates.iter().sum::<f64>();
         let best = alone.iter().copied().fold(0.0, f64::max);
-        let part = sum(together) / sum(alone);
-        if best > DOMINANT * sum(alone) {
-            Sharing::Unknown
-        } else if part < SHARED.0 && sum(together) <= SHARED.1 * best {
+        // One of the connections that share a bottleneck may keep its rate, and leave nothing to the others.
+        let like_one = sum(at_once) <= LIKE_ONE * best && sum(at_once) < KEPT * sum(alone);
+        if like_one || fell.iter().all(|fell| *fell) {
             Sharing::Bottleneck
-        } else if part >= SHARED.2 {
-            Sharing::Nothing
-        } else {
+        } else if fell.contains(&true) {
             Sharing::Partly
+        } else if best > DOMINANT * sum(alone) {
+            Sharing::Unknown
+        } else {
+            Sharing::Nothing
         }
     }
 }
@@ -65,8 +71,12 @@ pub struct Direction {
     pub alone_sum_mbps: f64,
     /// The sum of the rates of all at once, Mbit/s.
     pub sum_mbps: f64,
-    /// The rate of each host, Mbit/s.
+    /// The rate of each host alone, Mbit/s.
+    pub alone_mbps: Vec<f64>,
+    /// The rate of each host at once, Mbit/s.
     pub mbps: Vec<f64>,
+    /// Which hosts fall behind their rate alone.
+    pub fell: Vec<bool>,
     /// The median round trip of each host, ms; `None` if no probe had a reply.
     pub round_trip_ms: Vec<Option<f64>>,
     /// Whether the processors of this host were busy, so that they may be the bottleneck.
@@ -81,39 +91,76 @@ impl Direction {
         busy: bool,
     ) -> Direction {
         let (mbps, round_trip_ms): (Vec<f64>, _) = rows.into_iter().unzip();
+        let fell: Vec<bool> =
+            alone.iter().zip(&mbps).map(|(alone, at_once)| *at_once < KEPT * alone).collect();
         Direction {
             direction,
-            sharing: Sharing::of(alone, &mbps),
+            sharing: Sharing::of(alone, &mbps, &fell),
             alone_sum_mbps: alone.iter().sum(),
             sum_mbps: mbps.iter().sum(),
+            alone_mbps: alone.to_vec(),
             mbps,
+            fell,
             round_trip_ms,
             busy,
         }
     }
 
     /// Returns the conclusion about this direction in words.
-    fn words(&self) -> String {
-        let shared = match self.sharing {
-            Sharing::Bottleneck => "the paths share a bottleneck",
-            Sharing::Nothing => "the paths share no bottleneck",
-            Sharing::Partly => "some of the paths share a bottleneck",
-            Sharing::Unknown => {
-                "it cannot be told whether the paths share a bottleneck, because one host has most of the traffic"
+    fn words(&self, names: &[&str]) -> String {
+        let (way, sum) = (self.direction, readable(self.sum_mbps));
+        match self.sharing {
+            Sharing::Bottleneck => {
+                let own = if self.may_be_this_host() { ", which may be this host's own link" } else { "" };
+                let alone = readable(self.alone_sum_mbps);
+                format!(
+                    "{way} the hosts, all paths share a bottleneck of about {sum} Mbit/s{own} (one at a time, {alone} \
+                     in total)"
+                )
             }
+            Sharing::Partly => {
+                let fell = || (0..self.fell.len()).filter(|number| self.fell[*number]);
+                let share = if fell().count() == 1 {
+                    "shares a bottleneck with another host"
+                } else {
+                    "share bottlenecks, with each other or with other hosts"
+                };
+                format!("{way} the hosts, {} {share}", self.listed(fell(), names))
+            }
+            Sharing::Nothing => {
+                format!("{way} the hosts, no paths share a bottleneck ({sum} Mbit/s at once)")
+            }
+            Sharing::Unknown => format!(
+                "{way} the hosts, it cannot be told whether paths share a bottleneck, because one host has most of \
+                 the traffic"
+            ),
+        }
+    }
+
+    /// Returns hosts with their rates alone and at once.
+    fn listed(&self, numbers: impl Iterator<Item = usize>, names: &[&str]) -> String {
+        let numbers: Vec<usize> = numbers.collect();
+        let one = |number: &usize| {
+            let rates = [&self.alone_mbps, &self.mbps].map(|rates| readable(rates[*number]));
+            format!("{} ({} Mbit/s alone, {} at once)", names[*number], rates[0], rates[1])
         };
-        format!("{} the hosts, {shared} ({})", self.direction, self.rates())
+        let mut words: Vec<String> = numbers.iter().take(NAMES_MAX).map(one).collect();
+        if numbers.len() > NAMES_MAX {
+            words.push(format!("{} more", numbers.len() - NAMES_MAX));
+        }
+        let last = words.pop().unwrap_or_default();
+        if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) }
     }
 
-    /// Returns the sums of the rates in words.
-    fn rates(&self) -> String {
-        let (sum, alone) = (readable(self.sum_mbps), readable(self.alone_sum_mbps));
-        format!("{sum} Mbit/s at once; one at a time, {alone} in total")
+    /// Returns whether the bottleneck of all may be this host's link.
+    fn may_be_this_host(&self) -> bool {
+        let best = self.alone_mbps.iter().copied().fold(0.0, f64::max);
+        self.sharing == Sharing::Bottleneck && self.sum_mbps <= LIKE_ONE * best
     }
 
-    /// Returns whether this host may be the bottleneck.
-    fn doubts_this_host(&self) -> bool {
-        self.busy && matches!(self.sharing, Sharing::Bottleneck | Sharing::Partly)
+    /// Returns whether this host's processors may be the bottleneck.
+    fn doubts_processors(&self) -> bool {
+        self.busy && self.sharing == Sharing::Bottleneck
     }
 }
 
@@ -125,22 +172,21 @@ pub struct Together {
 }
 
 impl Together {
-    /// Returns the conclusion in words.
-    pub(super) fn words(&self) -> String {
-        let busy = if self.directions.iter().any(Direction::doubts_this_host) {
-            "; this host's processors were busy, so they may be that bottleneck"
-        } else {
-            ""
-        };
-        let [to, from] = &self.directions;
-        if to.sharing == Sharing::Bottleneck && from.sharing == Sharing::Bottleneck {
-            return format!(
-                "the paths share a bottleneck in both directions (to the hosts, {}; from them, {}){busy}",
-                to.rates(),
-                from.rates()
-            );
+    /// Returns the conclusions in words; `names` are those of the hosts.
+    pub(super) fn words(&self, names: &[&str]) -> Vec<String> {
+        let mut words: Vec<String> = self.directions.iter().map(|way| way.words(names)).collect();
+        if self.directions.iter().any(Direction::doubts_processors) {
+            words.push("this host's processors were busy, so they may be that bottleneck".to_owned());
         }
-        format!("{}; {}{busy}", to.words(), from.words())
+        words
+    }
+
+    /// Returns what to do.
+    pub(super) fn advice(&self) -> Option<&'static str> {
+        self.directions.iter().any(Direction::may_be_this_host).then_some(
+            "to tell this host's link from a common link behind it, compare the rate with that of its interface \
+             (ethtool), or run this command on another host",
+        )
     }
 }
 
@@ -197,40 +243,57 @@ fn is_busy(before: Reading, after: Reading) -> bool {
 mod tests {
     use super::*;
 
+    fn way(direction: &'static str, alone: &[f64], together: &[f64], busy: bool) -> Direction {
+        Direction::of(direction, alone, together.iter().map(|mbps| (*mbps, None)).collect(), busy)
+    }
+
     #[test]
     fn rates_at_once_show_what_is_shared() {
         for (alone, together, expected) in [
             (&[94.0, 94.0, 93.0][..], &[40.0, 30.0, 24.0][..], Sharing::Bottleneck),
             (&[94.0, 94.0, 93.0], &[93.0, 92.0, 93.0], Sharing::Nothing),
+            // One keeps its rate, and leaves nothing to the other.
+            (&[19.1, 19.1], &[17.5, 1.6], Sharing::Bottleneck),
+            // All share a link that is faster than each of the others.
+            (&[38.0, 38.0, 38.0, 38.0], &[15.0, 14.0, 15.0, 14.0], Sharing::Bottleneck),
             // Two of three share one.
             (&[94.0, 94.0, 93.0], &[47.0, 47.0, 93.0], Sharing::Partly),
-            // The rate of a slow host is too small to be seen in the sum.
+            // The sum hides two hosts behind a slow link, of which one takes everything.
+            (&[38.2, 38.2, 7.7, 7.7], &[38.0, 38.1, 7.7, 0.6], Sharing::Partly),
+            // The rate of a slow host is too small to be seen in that of the other.
             (&[940.0, 9.0], &[931.0, 9.0], Sharing::Unknown),
-            (&[940.0], &[940.0], Sharing::Unknown),
+            (&[940.0, 9.0], &[931.0, 3.0], Sharing::Partly),
         ] {
-            assert_eq!(Sharing::of(alone, together), expected, "{alone:?} {together:?}");
+            assert_eq!(way("to", alone, together, false).sharing, expected, "{alone:?} {together:?}");
         }
     }
 
     #[test]
-    fn the_words_name_what_is_shared_and_a_busy_host() {
-        let way = |direction, together: [f64; 2], busy| {
-            let rows = together.map(|mbps| (mbps, None)).to_vec();
-            Direction::of(direction, &[90.0, 90.0], rows, busy)
+    fn the_words_name_the_hosts_that_fall_behind_and_doubts_about_this_host() {
+        let names = ["n1", "n2", "n3"];
+        let together = |to: &[f64], from: &[f64], busy| Together {
+            directions: [way("to", &[90.0; 3], to, busy), way("from", &[90.0; 3], from, busy)],
         };
-        let words = |from: [f64; 2], busy| {
-            Together { directions: [way("to", [40.0, 50.0], busy), way("from", from, false)] }.words()
-        };
+        let one = together(&[40.0, 30.0, 24.0], &[90.0, 44.0, 46.0], true);
         assert_eq!(
-            words([45.0, 44.0], true),
-            "the paths share a bottleneck in both directions (to the hosts, 90 Mbit/s at once; one at a time, 180 in \
-             total; from them, 89 Mbit/s at once; one at a time, 180 in total); this host's processors were busy, so \
-             they may be that bottleneck"
+            one.words(&names),
+            [
+                "to the hosts, all paths share a bottleneck of about 94 Mbit/s, which may be this host's own link (one \
+                 at a time, 270 in total)",
+                "from the hosts, n2 (90 Mbit/s alone, 44 at once) and n3 (90 Mbit/s alone, 46 at once) share \
+                 bottlenecks, with each other or with other hosts",
+                "this host's processors were busy, so they may be that bottleneck",
+            ]
         );
+        assert!(one.advice().is_some());
+        let other = together(&[90.0, 90.0, 6.0], &[50.0, 50.0, 50.0], false);
         assert_eq!(
-            words([90.0, 89.0], false),
-            "to the hosts, the paths share a bottleneck (90 Mbit/s at once; one at a time, 180 in total); from the \
-             hosts, the paths share no bottleneck (179 Mbit/s at once; one at a time, 180 in total)"
+            other.words(&names),
+            [
+                "to the hosts, n3 (90 Mbit/s alone, 6 at once) shares a bottleneck with another host",
+                "from the hosts, all paths share a bottleneck of about 150 Mbit/s (one at a time, 270 in total)",
+            ]
         );
+        assert_eq!(other.advice(), None);
     }
 }

@@ -111,17 +111,18 @@ impl Observed {
     }
 }
 
-/// Returns the rate between two times, from the intervals that lie between them.
+/// Returns the rate between two times, from the whole intervals that lie between them.
 fn mbps(volume: &Volume, begin: i64, end: i64) -> f64 {
     let interval = INTERVAL.as_nanos() as i64;
-    let within = |number: &usize| {
-        let from = volume.begin as i64 + *number as i64 * interval;
-        from >= begin && from + interval <= end
-    };
-    let bytes = (0..volume.bytes.len()).filter(within).map(|number| volume.bytes[number]).sum::<u64>();
-    // An interval in which nothing arrived may be missing at the end.
-    let seconds = (end - begin - interval).max(interval) as f64 * 1e-9;
-    bytes as f64 * 8e-6 / seconds
+    let since = |time: i64| (time - volume.begin as i64).max(0);
+    let first = (since(begin) + interval - 1) / interval;
+    let count = since(end) / interval - first;
+    if count <= 0 {
+        return 0.0;
+    }
+    // Intervals in which nothing arrived may be missing at the end.
+    let bytes = volume.bytes.iter().skip(first as usize).take(count as usize).sum::<u64>();
+    bytes as f64 * 8e-6 / (count * interval) as f64 * 1e9
 }
 
 /// Returns the mean difference of the delays of datagrams that were sent one after the other, ms.
@@ -204,8 +205,12 @@ mod tests {
     fn throughput_is_that_of_the_window() {
         let volume = Volume { begin: 1_000_000_000, bytes: vec![1_000_000; 20] };
         // 1 MB in 100 ms is 80 Mbit/s.
-        let rate = mbps(&volume, 1_000_000_000, 3_000_000_000);
-        assert!((rate - 80.0).abs() < 5.0, "{rate}");
+        // Windows that begin and end with an interval, or in the middle of one.
+        for (begin, end) in [(1_000, 3_000), (1_050, 2_950), (1_000, 2_090)] {
+            assert_eq!(mbps(&volume, begin * 1_000_000, end * 1_000_000), 80.0, "{begin} to {end} ms");
+        }
+        // In the second half, nothing arrived.
+        assert_eq!(mbps(&volume, 1_000_000_000, 5_000_000_000), 40.0);
         assert_eq!(mbps(&volume, 5_000_000_000, 6_000_000_000), 0.0);
     }
 }
