@@ -169,6 +169,7 @@ bench:
 	mkdir -p '$(TARGET)/explain/simulated'
 	KIBAN_EXPLAIN_EACH=$(if $(KIBAN_BENCH_QUICK),12,24) KIBAN_EXPLAIN_KEEP='$(abspath $(TARGET)/explain/simulated)' \
 		$(CARGO) test --locked -p kiban-explain --test simulated -- --nocapture
+	KIBAN_EXPLAIN_EACH=24 $(CARGO) test --locked -p kiban-explain --test roce -- --nocapture
 	python3 crates/explain/tests/kernel/captures.py '$(TARGET)/explain/kernel' $(if $(KIBAN_BENCH_QUICK),1,7)
 	KIBAN_EXPLAIN_CAPTURES='$(abspath $(TARGET)/explain/kernel)' \
 		$(CARGO) test --locked -p kiban-explain --test kernel -- --ignored --nocapture

@@ -1,5 +1,7 @@
 //! The causes that a verdict can name, in words, with advice.
 
+use crate::roce;
+
 /// Why a connection was slow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,10 +28,13 @@ pub enum Cause {
     Policing,
     /// A long queue multiplies the round trip.
     Bufferbloat,
+    /// A cause of a RoCEv2 connection.
+    #[serde(untagged)]
+    Roce(roce::Cause),
 }
 
 impl Cause {
-    /// All causes.
+    /// All causes of TCP connections; [`roce::Cause::ALL`] are those of RoCEv2 connections.
     pub const ALL: [Cause; 11] = [
         Cause::NagleDelayedAck,
         Cause::ReceiverLimited,
@@ -58,6 +63,7 @@ impl Cause {
             Cause::LostWindowScaling => "lost_window_scaling",
             Cause::Policing => "policing",
             Cause::Bufferbloat => "bufferbloat",
+            Cause::Roce(cause) => cause.name(),
         }
     }
 
@@ -75,6 +81,7 @@ impl Cause {
             Cause::LostWindowScaling => "no window scaling",
             Cause::Policing => "policing",
             Cause::Bufferbloat => "bufferbloat",
+            Cause::Roce(cause) => cause.words(),
         }
     }
 
@@ -121,6 +128,7 @@ impl Cause {
                 "Put fair queueing with active queue management (fq_codel, cake) on the bottleneck, shaped \
                  slightly below its rate."
             }
+            Cause::Roce(cause) => cause.advice(),
         }
     }
 }

@@ -41,34 +41,41 @@ pub struct Curves {
 /// Returns the packets around the first evidence of a finding, or the first packets.
 pub(crate) fn steps(connection: &Connection, finding: Option<&Finding>) -> Vec<Step> {
     let packets = &connection.packets;
-    let index = |number: &u32| packets.iter().position(|packet| packet.number == *number);
+    let place = |at: usize| (packets[at].number, packets[at].at, packets[at].end);
+    excerpt(packets.len(), place, finding, WAIT_MIN, |at| words(connection, &packets[at]))
+}
+
+/// Returns the packets around the first evidence of a finding, of `count` packets, or the first packets.
+/// `place` returns the number, the time and the end of one, and `words` its contents.
+pub(crate) fn excerpt(
+    count: usize,
+    place: impl Fn(usize) -> (u32, u64, usize),
+    finding: Option<&Finding>,
+    wait_min: u64,
+    words: impl Fn(usize) -> String,
+) -> Vec<Step> {
+    let index = |number: &u32| (0..count).find(|at| place(*at).0 == *number);
     let evidence = finding.and_then(|finding| finding.evidence.iter().find(|piece| piece.lost_ms > 0.0));
     let evidence = evidence.or_else(|| finding.and_then(|finding| finding.evidence.first()));
     let shown: Vec<usize> = evidence.iter().flat_map(|piece| &piece.packets).filter_map(index).collect();
     let from = shown.iter().min().copied().unwrap_or(0).saturating_sub(1);
-    let to = shown.iter().max().map_or(2 * STEPS_EACH, |last| last + 2).min(packets.len());
+    let to = shown.iter().max().map_or(2 * STEPS_EACH, |last| last + 2).min(count);
     let mut steps: Vec<Step> = Vec::new();
     for at in from..to {
         let is_left_out = at >= from + STEPS_EACH && at + STEPS_EACH < to;
         if is_left_out {
             continue;
         }
-        let packet = &packets[at];
+        let (packet, when, end) = place(at);
         let skipped = at == to - STEPS_EACH.min(to) && to - from > 2 * STEPS_EACH;
         let before = if skipped { from + STEPS_EACH - 1 } else { at.saturating_sub(1) };
-        let nanos = if steps.is_empty() { 0 } else { packet.at - packets[before].at };
-        let wait = (nanos >= WAIT_MIN && !steps.is_empty()).then(|| match skipped {
+        let nanos = if steps.is_empty() { 0 } else { when - place(before).1 };
+        let wait = (nanos >= wait_min && !steps.is_empty()).then(|| match skipped {
             true => format!("{} packets not shown", to - from - 2 * STEPS_EACH),
             false => finding.map_or("a pause", |finding| finding.cause.words()).to_owned(),
         });
         let after_ms = nanos as f64 * 1e-6;
-        steps.push(Step {
-            packet: packet.number,
-            after_ms,
-            from: packet.end,
-            what: words(connection, packet),
-            wait,
-        });
+        steps.push(Step { packet, after_ms, from: end, what: words(at), wait });
     }
     steps
 }
@@ -116,7 +123,7 @@ pub(crate) fn curves(timeline: &Timeline, begin: u64) -> Curves {
 }
 
 /// Keeps the points that a picture can show: those after the longest pauses, and some of the others.
-fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+pub(crate) fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points;
     }

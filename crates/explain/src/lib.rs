@@ -1,18 +1,19 @@
-//! Explains TCP connections in packet captures: who waited for whom, and why.
+//! Explains TCP and RoCEv2 connections in packet captures: who waited for whom, and why.
 //!
 //! Purpose          a verdict for each connection of a pcap or pcapng file, with the packets that prove it.
 //! Path             segments (`read`) are sorted into connections, and each direction is reconstructed as its
 //!                  sender saw it, wherever the capture was made (`timeline`). The time before each segment
 //!                  is attributed to what held it back (`waits`). Rules find the causes in these sums and in
 //!                  the handshake (`verdict`, `policing`).
+//! RoCEv2           [`roce`] does the same for pairs of queue pairs.
 //! Related work     T-RAT (Zhang et al., SIGCOMM 2002) and Siekkinen et al. (2005) classify the limits of
 //!                  transfers; tcptrace and Wireshark mark single events. Here, as in Linux's TCP_INFO
 //!                  (`tcpi_busy_time` and its companions), the time is accounted for.
 //! Pure             the caller reads the file: this crate makes no system calls.
-//! Limits           a file is analysed in memory, at most two million segments of it. Segments that the
+//! Limits           a file is analysed in memory, at most two million packets of it. Segments that the
 //!                  network card cuts after a capture at the sender (segmentation offload) count as they were
 //!                  captured.
-//! Not implemented  Multipath TCP; QUIC; RoCEv2.
+//! Not implemented  Multipath TCP; QUIC.
 //!
 //! ```
 //! let nothing = kiban_explain::explain(b"not a capture");
@@ -27,6 +28,7 @@ mod finding;
 mod policing;
 mod read;
 mod report;
+pub mod roce;
 mod timeline;
 mod verdict;
 mod waits;
@@ -48,11 +50,20 @@ use kiban_base::Malformed;
 pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     let contents = read::read(file, read::SEGMENTS_MAX)?;
     let connections = connection::connections(&contents.segments);
+    let tcp = connections.iter().map(|one| (one.packets[0].number, report::explain(one)));
+    let queue_pairs = roce::connections(&contents.roce);
+    let roce = queue_pairs.iter().map(|one| (one.packets[0].number, roce::explain(one)));
+    let mut connections: Vec<(u32, Explained)> = tcp.chain(roce).collect();
+    connections.sort_by_key(|(first, _)| *first);
+    for (number, (_, one)) in (1..).zip(&mut connections) {
+        one.number = number;
+    }
     Ok(Report {
         packets: contents.packets,
         skipped: contents.skipped,
         unsupported_link_type: contents.unsupported_link_type,
         unread: contents.unread.map(|unread| unread.to_string()),
-        connections: connections.iter().zip(1..).map(|(one, number)| report::explain(one, number)).collect(),
+        roce: contents.uncounted,
+        connections: connections.into_iter().map(|(_, one)| one).collect(),
     })
 }

@@ -1,14 +1,15 @@
-//! Reads capture files down to TCP segments.
+//! Reads capture files down to TCP segments and RoCEv2 packets.
 //!
-//! Purpose          return every TCP segment of a pcap or pcapng file, with its number in the file and its
-//!                  time.
+//! Purpose          return every TCP segment and RoCEv2 packet of a pcap or pcapng file, with its number in
+//!                  the file and its time.
 //! Link layers      Ethernet with VLAN tags, raw IP, BSD loopback, Linux cooked (both versions).
-//! Limits           only headers are read, so packets may be cut off after the TCP options. At most
-//!                  [`SEGMENTS_MAX`] segments are read, which need about 1 GB of memory; times end
-//!                  [`SPAN_MAX`] after the first segment.
+//! Limits           only headers are read, so packets may be cut off after the TCP options, or the headers of
+//!                  RoCEv2. At most [`SEGMENTS_MAX`] segments and packets are read, which need about 1 GB of
+//!                  memory; times end [`SPAN_MAX`] after the first one.
 //! Not implemented  tunnels; segments in IP fragments and behind IPv6 headers other than options and routing,
 //!                  which are counted as skipped.
 
+use crate::roce;
 use kiban_base::Malformed;
 use kiban_capture::{FileHeader, pcapng};
 use kiban_tcpip::wire::{ip, ipv6_extension, tcp};
@@ -37,9 +38,12 @@ pub(crate) struct Captured {
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) segments: Vec<Captured>,
+    pub(crate) roce: Vec<roce::Captured>,
+    /// RoCEv2 packets that are only counted.
+    pub(crate) uncounted: roce::Uncounted,
     /// Packets in the file.
     pub(crate) packets: u32,
-    /// TCP packets that could not be read.
+    /// TCP and RoCEv2 packets that could not be read.
     pub(crate) skipped: u32,
     /// The link type of packets that were passed over because it is not supported.
     pub(crate) unsupported_link_type: Option<u32>,
@@ -60,7 +64,7 @@ impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Unread::Damaged(rule) => write!(f, "it is damaged or cut off there ({rule})"),
-            Unread::TooMany(most) => write!(f, "it has more than {most} TCP segments"),
+            Unread::TooMany(most) => write!(f, "it has more than {most} TCP segments and RoCEv2 packets"),
         }
     }
 }
@@ -87,9 +91,14 @@ pub(crate) fn read(bytes: &[u8], most: usize) -> Result<Contents, Malformed> {
     }
     // Records of several interfaces may be slightly out of order.
     contents.segments.sort_by_key(|segment| segment.at);
+    contents.roce.sort_by_key(|packet| packet.at);
     let first = contents.segments.first().map_or(0, |segment| segment.at);
     for segment in &mut contents.segments {
         segment.at = (segment.at - first).min(SPAN_MAX);
+    }
+    let first = contents.roce.first().map_or(0, |packet| packet.at);
+    for packet in &mut contents.roce {
+        packet.at = (packet.at - first).min(SPAN_MAX);
     }
     Ok(contents)
 }
@@ -101,7 +110,7 @@ impl Contents {
     fn take_all<'a>(&mut self, packets: impl Iterator<Item = Packet<'a>>, most: usize) {
         for packet in packets {
             match packet {
-                Ok(_) if self.segments.len() == most => {
+                Ok(_) if self.segments.len() + self.roce.len() == most => {
                     self.unread = Some(Unread::TooMany(most));
                     return;
                 }
@@ -118,7 +127,11 @@ impl Contents {
             return;
         };
         match segment(packet, self.packets, at) {
-            Ok(Some(segment)) => self.segments.push(segment),
+            Ok(Some(Read::Segment(segment))) => self.segments.push(segment),
+            Ok(Some(Read::Roce(packet))) => {
+                self.uncounted.take(&packet);
+                self.roce.push(packet);
+            }
             Ok(None) => {}
             Err(_) => self.skipped += 1,
         }
@@ -149,8 +162,14 @@ fn network(link_type: u32, data: &[u8]) -> Option<&[u8]> {
     Some(data.get(head..).unwrap_or(&[]))
 }
 
-/// Returns the TCP segment in a packet, if there is one.
-fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Captured>, Malformed> {
+/// What is read of a packet.
+enum Read {
+    Segment(Captured),
+    Roce(roce::Captured),
+}
+
+/// Returns the TCP segment or the RoCEv2 packet in a packet, if there is one.
+fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Read>, Malformed> {
     if !matches!(ip::version(packet), Some(4 | 6)) {
         return Ok(None);
     }
@@ -162,22 +181,27 @@ fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Captured>, Malf
         let length = ipv6_extension::length(header)?;
         (protocol, head) = (header[0], head + length);
     }
-    if protocol != 6 {
+    let is_roce = protocol == 17
+        && packet.get(head + 2..head + 4).is_some_and(|port| *port == roce::PORT.to_be_bytes());
+    if protocol != 6 && !is_roce {
         return Ok(None);
     }
     if front.is_fragment {
         return Err(Malformed::FragmentRange);
     }
+    if is_roce {
+        return roce::read(packet, &front, head, number, at).map(|packet| Some(Read::Roce(packet)));
+    }
     let (header, header_bytes) = tcp::Header::read(packet.get(head..).ok_or(Malformed::Truncated)?)?;
     let before = head - front.header_bytes + header_bytes;
-    Ok(Some(Captured {
+    Ok(Some(Read::Segment(Captured {
         number,
         at,
         source: SocketAddr::new(front.source, header.source_port),
         target: SocketAddr::new(front.target, header.target_port),
         header,
         payload_bytes: front.payload_bytes.checked_sub(before).ok_or(Malformed::TotalLength)? as u32,
-    }))
+    })))
 }
 
 #[cfg(test)]
@@ -228,7 +252,7 @@ mod tests {
         for (link_type, head) in rows {
             let frame = [head, packet()].concat();
             let found = segment(network(link_type, &frame).expect("supported"), 1, 0);
-            let found = found.expect("well formed").expect("TCP");
+            let Ok(Some(Read::Segment(found))) = found else { panic!("a TCP segment") };
             assert_eq!(found.source, "[2001:db8::1]:1".parse().unwrap());
             assert_eq!((found.header.window, found.payload_bytes), (5, 100), "{link_type}");
         }

@@ -3,7 +3,8 @@
 use crate::cause::Cause;
 use crate::connection::Connection;
 use crate::excerpt::{Curves, Step, curves, steps};
-use crate::finding::{Evidence, Finding, rate};
+use crate::finding::{Evidence, Finding, rate, time};
+use crate::roce;
 use crate::timeline::{MILLISECOND, Place};
 use crate::verdict::{Direction, direction};
 use crate::waits::Waited;
@@ -16,12 +17,14 @@ use std::fmt;
 pub struct Report {
     /// Packets in the file.
     pub packets: u32,
-    /// TCP packets that could not be read: cut off before the end of their headers, or malformed.
+    /// TCP and RoCEv2 packets that could not be read: cut off before the end of their headers, or malformed.
     pub skipped: u32,
     /// The link type (LINKTYPE_ value) of packets that were passed over because it is not supported.
     pub unsupported_link_type: Option<u32>,
     /// Why the end of the file was not read, if it was not.
     pub unread: Option<String>,
+    /// RoCEv2 packets that belong to none of the connections.
+    pub roce: roce::Uncounted,
     /// The connections in the order of their first packets.
     pub connections: Vec<Explained>,
 }
@@ -31,7 +34,7 @@ pub struct Report {
 pub struct Explained {
     /// The number of the connection, from 1.
     pub number: usize,
-    /// The client's and the server's address and port.
+    /// The client's and the server's address and port; of RoCEv2, address and queue pair.
     pub ends: [String; 2],
     /// Packets in both directions.
     pub packets: usize,
@@ -47,6 +50,8 @@ pub struct Explained {
     pub also: Vec<Finding>,
     /// The direction from the client, and the one from the server.
     pub directions: [Summary; 2],
+    /// What only RoCEv2 connections have; `None` for TCP.
+    pub roce: Option<roce::Details>,
     /// The packets around the first evidence.
     pub steps: Vec<Step>,
     /// The time-sequence graph of the direction that the verdict concerns.
@@ -61,9 +66,9 @@ pub struct Summary {
     pub bytes: u64,
     /// Payload bits per second, from the first segment to the last acknowledgement.
     pub bits_per_second: f64,
-    /// Segments that were sent for the first time.
+    /// Segments that were sent for the first time; of RoCEv2, packets with data, in both directions.
     pub segments: u32,
-    /// The largest segment that was sent or agreed on, bytes.
+    /// The largest segment that was sent or agreed on, bytes; of RoCEv2, the path MTU.
     pub mss: u64,
     /// Segments that were retransmitted.
     pub retransmits: u32,
@@ -75,8 +80,8 @@ pub struct Summary {
     pub waited_ms: BTreeMap<Waited, f64>,
 }
 
-/// Explains a connection.
-pub(crate) fn explain(connection: &Connection, number: usize) -> Explained {
+/// Explains a connection. The caller numbers it.
+pub(crate) fn explain(connection: &Connection) -> Explained {
     let directions = [0, 1].map(|sender| direction(connection, sender));
     let (first, last) = (connection.packets.first(), connection.packets.last());
     let begin = first.map_or(0, |packet| packet.at);
@@ -96,12 +101,13 @@ pub(crate) fn explain(connection: &Connection, number: usize) -> Explained {
     let verdict = findings.next();
     let main = usize::from(directions[1].account.bytes > directions[0].account.bytes);
     Explained {
-        number,
+        number: 0,
         ends: connection.ends.map(|end| end.to_string()),
         packets: connection.packets.len(),
         seconds,
         rtt_ms: directions[main].timeline.shortest_round_trip() as f64 * 1e-6,
         place: directions[main].timeline.place(main),
+        roce: None,
         steps: steps(connection, verdict.as_ref()),
         curves: {
             let shown = verdict.as_ref().map_or(main, |finding| finding.sender);
@@ -169,6 +175,16 @@ impl Explained {
     pub fn words(&self) -> &'static str {
         self.verdict.as_ref().map_or("healthy", |finding| finding.cause.words())
     }
+
+    /// Returns how many digits of a second tell the connection's packets apart.
+    pub fn digits(&self) -> usize {
+        if self.roce.is_some() { 6 } else { 3 }
+    }
+}
+
+/// Returns milliseconds in words.
+fn ms(ms: f64) -> String {
+    time((ms * 1e6) as u64)
 }
 
 impl fmt::Display for Report {
@@ -182,7 +198,7 @@ impl fmt::Display for Report {
         for one in &self.connections {
             let main = usize::from(one.directions[1].bytes > one.directions[0].bytes);
             let (lost, share) = one.verdict.as_ref().map_or((String::new(), String::new()), |finding| {
-                (format!("{:.0} ms", finding.lost_ms), format!("{:.0} %", finding.lost_percent))
+                (ms(finding.lost_ms), format!("{:.0} %", finding.lost_percent))
             });
             writeln!(
                 f,
@@ -192,7 +208,7 @@ impl fmt::Display for Report {
                 format!("{} > {}", one.ends[main], one.ends[1 - main]),
                 one.directions[main].bytes,
                 rate(one.directions[main].bits_per_second),
-                format!("{:.1} ms", one.rtt_ms)
+                ms(one.rtt_ms)
             )?;
         }
         Ok(())
@@ -207,11 +223,13 @@ impl fmt::Display for Explained {
         for finding in self.verdict.iter().chain(&self.also) {
             let Finding { cause, sender, because, advice, evidence, .. } = finding;
             let name = ["client", "server"][*sender];
-            writeln!(f, "\n{} (data from the {name})", cause.words())?;
+            let what = if self.roce.is_some() { "requests of" } else { "data from" };
+            writeln!(f, "\n{} ({what} the {name})", cause.words())?;
             writeln!(f, "  why     {because}")?;
             for Evidence { packets, at_s, what, .. } in evidence {
                 let packets: Vec<String> = packets.iter().map(u32::to_string).collect();
-                writeln!(f, "  packets {} at {at_s:.3} s: {what}", packets.join(", "))?;
+                let digits = self.digits();
+                writeln!(f, "  packets {} at {at_s:.digits$} s: {what}", packets.join(", "))?;
             }
             writeln!(f, "  do      {advice}")?;
         }
@@ -223,25 +241,30 @@ impl fmt::Display for Explained {
         };
         writeln!(
             f,
-            "\ncaptured {place}; RTT {:.1} ms; {} packets in {:.3} s",
-            self.rtt_ms, self.packets, self.seconds
+            "\ncaptured {place}; RTT {}; {} packets in {:.digits$} s",
+            ms(self.rtt_ms),
+            self.packets,
+            self.seconds,
+            digits = self.digits()
         )?;
         for (name, one) in ["client", "server"].iter().zip(&self.directions).filter(|(_, one)| one.bytes > 0)
         {
             writeln!(
                 f,
-                "{name}: {} bytes, {}, {} segments, {} retransmits, {} timeouts, RTT under load {:.1} ms",
+                "{name}: {} bytes, {}, {} {}, {} retransmits, {} timeouts, RTT under load {}",
                 one.bytes,
                 rate(one.bits_per_second),
                 one.segments,
+                if self.roce.is_some() { "packets with data" } else { "segments" },
                 one.retransmits,
                 one.timeouts,
-                one.rtt_loaded_ms
+                ms(one.rtt_loaded_ms)
             )?;
-            let mut waited: Vec<_> = one.waited_ms.iter().filter(|(_, ms)| **ms >= 1.0).collect();
+            let least = if self.roce.is_some() { 0.001 } else { 1.0 };
+            let mut waited: Vec<_> = one.waited_ms.iter().filter(|(_, ms)| **ms >= least).collect();
             waited.sort_by(|one, other| other.1.total_cmp(one.1));
-            for (waited, ms) in waited {
-                writeln!(f, "{:>12.0} ms  {}", ms, waited.words())?;
+            for (waited, nanos) in waited {
+                writeln!(f, "{:>15}  {}", ms(*nanos), waited.words())?;
             }
         }
         Ok(())

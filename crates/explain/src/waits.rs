@@ -54,6 +54,9 @@ pub enum Waited {
     Timeout,
     /// Retransmissions of lost segments.
     Recovery,
+    /// What a requester of RoCEv2 waited for.
+    #[serde(untagged)]
+    Roce(crate::roce::Waited),
 }
 
 impl Waited {
@@ -69,6 +72,7 @@ impl Waited {
             Waited::Peer => "waiting for the peer's data",
             Waited::Timeout => "waiting for a retransmission timer",
             Waited::Recovery => "repairing losses",
+            Waited::Roce(waited) => waited.words(),
         }
     }
 }

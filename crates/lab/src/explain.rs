@@ -1,5 +1,6 @@
 //! The page of `kiban lab explain`: the verdicts on the connections of a capture, each with its evidence.
 //!
+//! RoCEv2    connections are pairs of queue pairs; their times are shorter, so figures have more digits.
 //! Limits    the page shows the first `CONNECTIONS_MAX` connections in full; the table lists all of them.
 
 use crate::report::picture::{Arrow, Direction, Line, Lines, Scale, Sequence};
@@ -14,16 +15,20 @@ pub fn html(report: &Report, file: &str, command: &str) -> String {
     let connections = &report.connections;
     let slow = connections.iter().filter(|one| one.verdict.is_some()).count();
     let lead = match (slow, connections.first().and_then(|one| one.verdict.as_ref())) {
-        (0, _) => format!("{} TCP connections: no cause of slowness was found.", connections.len()),
+        (0, _) => format!("{} connections: no cause of slowness was found.", connections.len()),
         (1, Some(finding)) if connections.len() == 1 => {
             format!("{}: {}", finding.cause.words(), finding.because)
         }
-        _ => format!("{slow} of {} TCP connections are slow.", connections.len()),
+        _ => format!("{slow} of {} connections are slow or ended with an error.", connections.len()),
     };
     let mut blocks = Vec::new();
     if let Some(why) = &report.unread {
         let badge = Badge::new(Tone::Doubt, "note");
         blocks.push(Block::Badges(vec![(badge, format!("The end of the file was not read: {why}."))]));
+    }
+    if report.roce.sum() > 0 {
+        let badge = Badge::new(Tone::Plain, "note");
+        blocks.push(Block::Badges(vec![(badge, report.roce.to_string())]));
     }
     blocks.push(Block::Grid(table(connections)));
     let sections = connections.iter().take(CONNECTIONS_MAX).map(section).collect();
@@ -43,7 +48,7 @@ fn table(connections: &[Explained]) -> Grid {
         let bytes: u64 = one.directions.iter().map(|direction| direction.bytes).sum();
         let rate = one.directions.iter().map(|direction| direction.bits_per_second).fold(0.0, f64::max);
         let name = Cell::from(format!("{}: {} > {}", one.number, one.ends[0], one.ends[1]));
-        let lost = one.verdict.as_ref().map_or(String::new(), |finding| format!("{:.0}", finding.lost_ms));
+        let lost = one.verdict.as_ref().map_or(String::new(), |finding| milliseconds(finding.lost_ms, 0));
         grid.row([
             // Plain text if the connection is not shown in full.
             name.to(heading(one)),
@@ -51,10 +56,16 @@ fn table(connections: &[Explained]) -> Grid {
             lost.into(),
             bytes.to_string().into(),
             format!("{:.2}", rate * 1e-6).into(),
-            format!("{:.1}", one.rtt_ms).into(),
+            milliseconds(one.rtt_ms, 1).into(),
         ]);
     }
     grid
+}
+
+/// Returns milliseconds with `digits` after the point, or more if there are few.
+fn milliseconds(ms: f64, digits: usize) -> String {
+    let digits = if ms < 1.0 { 3 } else { digits.max(usize::from(ms < 10.0)) };
+    format!("{ms:.digits$}")
 }
 
 fn heading(one: &Explained) -> String {
@@ -65,7 +76,7 @@ fn section(one: &Explained) -> Section {
     let mut blocks = Vec::new();
     for finding in one.verdict.iter().chain(&one.also) {
         blocks.push(Block::Paragraph(format!("{}: {}", finding.cause.words(), finding.because)));
-        blocks.push(Block::Grid(evidence(finding)));
+        blocks.push(Block::Grid(evidence(finding, one.digits())));
         blocks.push(Block::Paragraph(finding.advice.to_owned()));
     }
     blocks.push(Block::Figure(sequence(one).picture(), String::new()));
@@ -76,18 +87,22 @@ fn section(one: &Explained) -> Section {
     let mut waits = Grid::new("What the sender waited for", &["sender", "waited", "#ms"]);
     for (name, direction) in ["client", "server"].iter().zip(&one.directions) {
         for (waited, ms) in &direction.waited_ms {
-            waits.row([(*name).into(), waited.words().into(), format!("{ms:.0}").into()]);
+            waits.row([(*name).into(), waited.words().into(), milliseconds(*ms, 0).into()]);
         }
     }
     blocks.push(Block::Collapsed("What the sender waited for".to_owned(), vec![Block::Grid(waits)]));
     Section { heading: heading(one), blocks }
 }
 
-fn evidence(finding: &Finding) -> Grid {
+fn evidence(finding: &Finding, digits: usize) -> Grid {
     let mut grid = Grid::new("Evidence", &["packets", "#at, s", "what they show"]);
     for piece in &finding.evidence {
         let packets: Vec<String> = piece.packets.iter().map(u32::to_string).collect();
-        grid.row([packets.join(", ").into(), format!("{:.3}", piece.at_s).into(), piece.what.clone().into()]);
+        grid.row([
+            packets.join(", ").into(),
+            format!("{:.digits$}", piece.at_s).into(),
+            piece.what.clone().into(),
+        ]);
     }
     grid
 }
@@ -181,9 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn a_roce_connection_has_the_same_page() {
+        let file = include_bytes!("../../explain/tests/data/roce-loss.pcap");
+        let report = kiban_explain::explain(file).expect("a capture");
+        let page = html(&report, "roce-loss.pcap", "c");
+        for part in ["packet loss (go-back-N)", "QP 0x", "NAK (sequence error)", "<figure"] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert_eq!(page.matches("<figure").count(), 4, "two for the queue pairs, two for the program's TCP");
+    }
+
+    #[test]
     fn a_file_without_connections_and_one_of_a_lone_packet_have_a_page() {
         let page = html(&Report::default(), "empty.pcap", "c");
-        assert!(page.contains("0 TCP connections: no cause of slowness was found."), "{page}");
+        assert!(page.contains("0 connections: no cause of slowness was found."), "{page}");
         let mut report = report();
         report.connections[0].steps.truncate(1);
         report.connections[0].curves = kiban_explain::Curves::default();

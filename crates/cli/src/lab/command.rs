@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Traffic: 'mix' sends several kinds of flows at once over a network with policing; 'rtp' sends and receives
 /// streams with RTCP reports.
 ///
-/// Captures: 'explain' says why the TCP connections of a packet capture are slow.
+/// Captures: 'explain' says why the TCP and RoCEv2 connections of a packet capture are slow.
 ///
 /// Plans: a plan names a question and the values of its parameters. 'run' runs one trial for each combination
 /// and records it as a line of JSON; an interrupted run can be resumed. Shards of a plan can run on different

@@ -1,4 +1,4 @@
-//! `kiban lab explain`: explains the TCP connections of packet captures.
+//! `kiban lab explain`: explains the TCP and RoCEv2 connections of packet captures.
 
 use crate::output::{note, print};
 use clap::Args;
@@ -12,15 +12,16 @@ use std::process::ExitCode;
 /// Maximum number of bytes that are read of a file, because it is analysed in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Explain why the TCP connections of a packet capture are slow.
+/// Explain why the TCP and RoCEv2 connections of a packet capture are slow.
 ///
 /// Prints a line for each connection, the verdict first: who waited for whom, and how much time was lost.
 /// With --connection, also the packets that prove it, and what to do. Reads pcap and pcapng files, captured
-/// at the client, at the server or between them; headers suffice (tcpdump -s 128). Reads at most 1 GiB and
-/// two million TCP segments of a file, and says so.
+/// at the client, at the server or between them; headers suffice (tcpdump -s 128). A RoCEv2 connection is a
+/// pair of queue pairs (RC or XRC). Reads at most 1 GiB and two million packets of a file, and says so.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  tcpdump -i eth0 -s 128 -w slow.pcap tcp port 443     make a capture\
+        \n  tcpdump -i eth0 -s 128 -w rdma.pcap udp port 4791    the same for RoCEv2\
         \n  kiban lab explain slow.pcap                          a table of verdicts\
         \n  kiban lab explain slow.pcap --connection 3           evidence and advice for one connection\
         \n  kiban lab explain slow.pcap --html slow.html         a page with pictures\
@@ -81,7 +82,7 @@ impl Explain {
                 print(&format!("{}:\n", file.display()))?;
             }
             match &report.connections[..] {
-                [] => print("no TCP connections\n")?,
+                [] => print("no TCP or RoCEv2 connections\n")?,
                 [one] => print(&one.to_string())?,
                 _ => print(&report.to_string())?,
             }
@@ -122,13 +123,16 @@ fn read(file: &Path) -> Result<Report, String> {
         note!("kiban: {name}: only the first {} packets were read: {why}", report.packets);
     }
     if is_large {
-        note!("kiban: headers suffice: tcpdump -r {name} -s 128 -w smaller.pcap tcp");
+        note!("kiban: headers suffice: tcpdump -r {name} -s 128 -w smaller.pcap tcp or udp port 4791");
     }
     if let Some(link_type) = report.unsupported_link_type {
         note!(
             "kiban: {name}: packets of link type {link_type} were skipped; Ethernet, raw IP, BSD loopback and \
              Linux cooked are supported"
         );
+    }
+    if report.roce.sum() > 0 {
+        note!("kiban: {name}: {}", report.roce);
     }
     if report.skipped > 0 {
         note!(

@@ -1,7 +1,7 @@
 //! Precision and recall per cause.
 
 use kiban_explain::Cause;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Counts verdicts by label; `None` is healthy.
@@ -38,11 +38,9 @@ pub(crate) fn words(cause: Option<Cause>) -> &'static str {
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<24} {:>5} {:>9} {:>6}  mistaken for", "cause", "cases", "precision", "recall")?;
-        for one in [None].into_iter().chain(Cause::ALL.map(Some)) {
+        let labels: BTreeSet<Option<Cause>> = self.counts.keys().map(|(label, _)| *label).collect();
+        for one in labels {
             let cases = self.sum(|label, _| label == one);
-            if cases == 0 {
-                continue;
-            }
             let (precision, recall) = self.of(one);
             let show = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
             let mistakes =

@@ -74,6 +74,7 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
     let mut s = plain(draw, seed, rate, one_way);
     match cause {
         None => healthy(draw, &mut s, one_way),
+        Some(Cause::Roce(_)) => unreachable!("see tests/roce"),
         Some(Cause::NagleDelayedAck) => nagle(draw, &mut s),
         Some(Cause::ReceiverLimited) => {
             let window = product(rate, one_way) / (3 + draw.0.below(6));
