@@ -54,6 +54,19 @@ pub struct Train {
     pub is_marked: bool,
 }
 
+/// An instruction of a classic BPF program (Documentation/networking/filter.rst of Linux).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BpfInstruction {
+    /// The operation.
+    pub code: u16,
+    /// Instructions to skip if the condition of a jump is true.
+    pub jt: u8,
+    /// Instructions to skip if the condition of a jump is false.
+    pub jf: u8,
+    /// The operand.
+    pub k: u32,
+}
+
 /// The result of sending a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendResult {
@@ -109,6 +122,47 @@ impl UdpLink {
         })?;
         let local = socket.local_addr()?;
         Ok(UdpLink { socket, local, segments: AtomicBool::new(true) })
+    }
+
+    /// Binds `count` sockets to one address (SO_REUSEPORT, socket(7)), which is not in use yet. The system
+    /// gives each datagram to one of them, by a hash of the sender's address, or as
+    /// [`UdpLink::choose_socket`] says. If the port is 0, the system chooses a port.
+    ///
+    /// # Errors
+    /// `local` is not an address of this host, or the port is in use.
+    pub fn bind_group(local: SocketAddr, count: usize) -> io::Result<Vec<UdpLink>> {
+        let first = UdpLink::bind(local)?;
+        // From now on, others may share the port; the bind above fails if another group has it.
+        socket2::SockRef::from(&first.socket).set_reuse_port(true)?;
+        let local = first.local;
+        std::iter::once(Ok(first)).chain((1..count).map(|_| UdpLink::bind_shared(local))).collect()
+    }
+
+    /// Installs a program that chooses the socket of a group for each datagram, for the whole group
+    /// (SO_ATTACH_REUSEPORT_CBPF, socket(7)). It sees the datagram's payload and returns the number of the
+    /// socket. Datagrams of a train are given to one socket.
+    ///
+    /// # Errors
+    /// The program is invalid, or the socket belongs to no group.
+    pub fn choose_socket(&self, program: &[BpfInstruction]) -> io::Result<()> {
+        let filter: Vec<libc::sock_filter> = program
+            .iter()
+            .map(|&BpfInstruction { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
+            .collect();
+        let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: the option takes a program, which outlives the call with its instructions; the system only
+        // reads them.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const program).cast(),
+                size_of::<libc::sock_fprog>() as _,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Binds a socket to a multicast group and a port, and joins the group on the interface that has a local
@@ -526,6 +580,35 @@ mod tests {
         two.allow_missing_checksums();
         assert!(one.send(b"packet", two.local()));
         assert_eq!(two.receive(&mut room), Some((6, one.local())));
+    }
+
+    #[test]
+    fn a_program_chooses_the_socket_of_a_group() {
+        let load = |code: u32, k| BpfInstruction { code: code as u16, jt: 0, jf: 0, k };
+        let first_byte =
+            [load(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0), load(libc::BPF_RET | libc::BPF_A, 0)];
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let any: SocketAddr = any.parse().expect("an address");
+            let group = UdpLink::bind_group(any, 3).expect("a port is free");
+            let local = group[0].local();
+            let taken = UdpLink::bind_group(local, 3).expect_err("another group has the port");
+            assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+            let sender = UdpLink::bind(any).expect("a port is free");
+            let mut room = [0; 64];
+            group[1].choose_socket(&first_byte).expect("a valid program");
+            for number in [2, 0, 1, 1] {
+                assert!(sender.send(&[number], local));
+                let arrived: Vec<bool> =
+                    group.iter().map(|socket| socket.receive(&mut room).is_some()).collect();
+                assert_eq!(arrived, [0, 1, 2].map(|socket| socket == number), "{any}");
+            }
+            // Another program replaces it.
+            group[2].choose_socket(&[load(libc::BPF_RET | libc::BPF_K, 0)]).expect("a valid program");
+            assert!(sender.send(&[2], local));
+            assert_eq!(group[0].receive(&mut room), Some((1, sender.local())));
+            assert!(group[0].choose_socket(&[]).is_err());
+            assert!(sender.choose_socket(&first_byte).is_err(), "it belongs to no group");
+        }
     }
 
     #[test]
