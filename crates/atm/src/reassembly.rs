@@ -19,6 +19,8 @@
 //!                  belongs to one frame.
 //! F4               a path's OAM cells have reserved VCIs and the payload type of user cells: see
 //!                  [`Reassembly::open_oam`].
+//! Foreign cells    of a circuit that is reassembled elsewhere are checked and reported, not stored:
+//!                  [`Reassembly::open_foreign`].
 //! Not implemented  reassembly timers (an unfinished frame keeps its pages until [`Reassembly::close`]), the
 //!                  corrupted-data delivery option.
 
@@ -31,6 +33,7 @@ use crate::wire::atm::{
     CELL_PAYLOAD_BYTES, Header, Interface, PTI_CONGESTED, Vc, is_physical, is_unassigned,
 };
 use alloc::vec::Vec;
+use core::ops::Range;
 use kiban_base::Malformed;
 use kiban_base::crc::Crc32Aal5;
 use kiban_base::{Context, Instant, Page, Pdu, Slice, Sum};
@@ -83,6 +86,15 @@ pub enum Arrival {
         /// The time of the cell.
         at: Instant,
     },
+    /// Consecutive cells of a circuit that are processed elsewhere.
+    Foreign {
+        /// The circuit.
+        circuit: Circuit,
+        /// Whether they are management cells.
+        is_management: bool,
+        /// Their places in the train.
+        cells: Range<usize>,
+    },
 }
 
 /// The receive side of a port.
@@ -91,6 +103,8 @@ pub struct Reassembly {
     receiver: HeaderReceiver,
     names: HeaderTable,
     assemblies: Vec<Option<Assembly>>,
+    /// Whether management cells are processed elsewhere.
+    is_management_foreign: bool,
     counters: ReassemblyCounters,
 }
 
@@ -102,6 +116,7 @@ impl Reassembly {
             receiver: HeaderReceiver::default(),
             names: HeaderTable::new(),
             assemblies: Vec::new(),
+            is_management_foreign: false,
             counters: ReassemblyCounters::default(),
         }
     }
@@ -132,6 +147,19 @@ impl Reassembly {
         }
     }
 
+    /// Opens a circuit whose user cells are reassembled elsewhere: they are reported as [`Arrival::Foreign`].
+    pub fn open_foreign(&mut self, circuit: Circuit, vc: Vc) {
+        self.open(circuit, RxCircuit { vc, frame_bytes_max: 1, head_cells: 0 });
+        if let Some(assembly) = &mut self.assemblies[circuit.0 as usize] {
+            assembly.is_foreign = true;
+        }
+    }
+
+    /// Makes the management cells of all circuits foreign.
+    pub fn set_management_foreign(&mut self) {
+        self.is_management_foreign = true;
+    }
+
     /// Closes a circuit and frees its unfinished frame.
     pub fn close(&mut self, circuit: Circuit) {
         if let Some(assembly) = self.assemblies.get_mut(circuit.0 as usize).and_then(Option::take) {
@@ -149,11 +177,12 @@ impl Reassembly {
         self.counters.cells_in += train.len() as u64;
         let mut rest = train;
         while let [first, following @ ..] = rest {
+            let place = train.len() - rest.len();
             let word = match self.receiver.arrive(first) {
                 Received::Intact => first.header,
                 Received::Corrected(word) => {
                     self.counters.cells_hec_corrected += 1;
-                    self.cell(word, first, cx, out);
+                    self.cell(word, (first, place), cx, out);
                     rest = following;
                     continue;
                 }
@@ -164,7 +193,7 @@ impl Reassembly {
                 }
             };
             if is_end(word) {
-                self.cell(word, first, cx, out);
+                self.cell(word, (first, place), cx, out);
                 rest = following;
                 continue;
             }
@@ -173,8 +202,8 @@ impl Reassembly {
                 following.iter().take_while(|cell| cell.header == word && cell.hec == first.hec).count();
             let (run, after) = rest.split_at(1 + same);
             if let Some((assembly, counters)) = self.assembly(word, run.len()) {
-                if assembly.is_oam {
-                    run.iter().for_each(|one| self.cell(word, one, cx, out));
+                if assembly.is_oam || assembly.is_foreign {
+                    run.iter().zip(place..).for_each(|one| self.cell(word, one, cx, out));
                 } else {
                     assembly.place_run(run, word & 1 == 1, cx, counters);
                 }
@@ -206,11 +235,24 @@ impl Reassembly {
         }
     }
 
-    /// Processes a cell that is not part of a run.
-    fn cell(&mut self, word: u32, cell: &TimedCell, cx: &mut Context<'_>, out: &mut Vec<Arrival>) {
-        let interface = self.interface;
+    /// Processes a cell that is not part of a run. `place` is its place in the train.
+    fn cell(
+        &mut self,
+        word: u32,
+        (cell, place): (&TimedCell, usize),
+        cx: &mut Context<'_>,
+        out: &mut Vec<Arrival>,
+    ) {
+        let (interface, is_management_foreign) = (self.interface, self.is_management_foreign);
         let Some((assembly, counters)) = self.assembly(word, 1) else { return };
-        if assembly.is_oam || is_management(word) {
+        let is_management = assembly.is_oam || is_management(word);
+        if if is_management { is_management_foreign } else { assembly.is_foreign } {
+            // The place where the cell is processed counts it.
+            counters.cells_in -= 1;
+            let circuit = assembly.circuit;
+            return report_foreign(circuit, is_management, place, out);
+        }
+        if is_management {
             counters.cells_management += 1;
             let header = Header::from_word(interface, word);
             out.push(Arrival::Oam { circuit: assembly.circuit, header, payload: cell.payload, at: cell.at });
@@ -229,6 +271,17 @@ impl Reassembly {
         } else {
             assembly.low_priority = false;
         }
+    }
+}
+
+/// Reports a foreign cell; consecutive ones of a circuit together.
+fn report_foreign(circuit: Circuit, is_management: bool, place: usize, out: &mut Vec<Arrival>) {
+    if let Some(Arrival::Foreign { circuit: last, is_management: same, cells }) = out.last_mut()
+        && (*last, *same, cells.end) == (circuit, is_management, place)
+    {
+        cells.end += 1;
+    } else {
+        out.push(Arrival::Foreign { circuit, is_management, cells: place..place + 1 });
     }
 }
 
@@ -284,6 +337,8 @@ struct Assembly {
     skipping: bool,
     /// Whether all cells of this circuit are management cells.
     is_oam: bool,
+    /// Whether the circuit's user cells are reassembled elsewhere.
+    is_foreign: bool,
 }
 
 impl Assembly {
@@ -303,6 +358,7 @@ impl Assembly {
             low_priority: false,
             skipping: false,
             is_oam: false,
+            is_foreign: false,
         }
     }
 

@@ -81,7 +81,7 @@ fn headers_land_in_the_head_and_payload_in_pages_of_its_own() {
         Arrival::Frame { pdu, .. } => {
             (pdu.head().len(), pdu.body().iter().map(|slice| slice.len()).collect())
         }
-        Arrival::Oam { .. } => panic!("no management was sent"),
+        Arrival::Oam { .. } | Arrival::Foreign { .. } => panic!("no management was sent"),
     };
     let shapes: Vec<(usize, Vec<usize>)> = arrivals.iter().map(shape).collect();
     // The frames have the layout of paper [1]: LLC 8, IP 20 and TCP 20 bytes before 8192 bytes of content. In
@@ -242,6 +242,7 @@ fn congestion_priority_and_management_cells_are_delivered() {
                 (header.pti, false, false)
             }
             Arrival::Frame { congested, low_priority, .. } => (0, *congested, *low_priority),
+            Arrival::Foreign { .. } => panic!("all circuits are reassembled here"),
         })
         .collect();
     // I.363.5: the congestion indication is taken from the last cell; low priority in any cell marks the
@@ -409,8 +410,58 @@ fn a_frame_outlives_its_port() {
         .iter()
         .filter_map(|arrival| match arrival {
             Arrival::Frame { pdu, .. } => Some(pdu),
-            Arrival::Oam { .. } => None,
+            Arrival::Oam { .. } | Arrival::Foreign { .. } => None,
         })
         .collect();
     assert_eq!(bytes_of(pdus[0]), pattern(1, 700));
+}
+
+#[test]
+fn foreign_cells_are_checked_and_reported_in_order() {
+    let mut bench = Bench::new(4096);
+    let (mut down, mut near) = ports(3, 9188, 1);
+    let (_, mut far) = ports(3, 9188, 1);
+    near.open_foreign(Circuit(1), vc(1));
+    near.open_foreign(Circuit(2), vc(2));
+    let sent: Vec<(u32, Vec<u8>)> = (0..6).map(|n| (n % 3, pattern(n.into(), 500 + n as usize))).collect();
+    for (circuit, frame) in &sent {
+        let pdu = bench.pdu(frame, 48, &[4096]);
+        down.send(Circuit(*circuit), pdu, Instant::ZERO).unwrap();
+    }
+    down.send_management(Circuit(1), PTI_OAM_END_TO_END, [7; 48], Instant::ZERO).unwrap();
+    let mut train = Vec::new();
+    // The cells of the three circuits alternate; the last ones are a run.
+    down.advance(LATER, &mut train, &mut bench.copies);
+    let pdu = bench.pdu(&pattern(6, 2000), 48, &[4096]);
+    down.send(Circuit(1), pdu, LATER).unwrap();
+    down.advance(Instant::from_nanos(u64::MAX / 2), &mut train, &mut bench.copies);
+    let mut arrivals = bench.receive(&mut near, &train);
+    let mut handed_on = Vec::new();
+    arrivals.retain(|arrival| match arrival {
+        Arrival::Foreign { circuit, is_management, cells } => {
+            assert!(!is_management, "management cells of foreign circuits are processed here");
+            let word = Header::user(vc(circuit.0), false).to_word(Interface::Uni);
+            assert!(train[cells.clone()].iter().all(|cell| cell.header & !0xf == word));
+            handed_on.extend_from_slice(&train[cells.clone()]);
+            false
+        }
+        _ => true,
+    });
+    assert!(arrivals.iter().any(|arrival| matches!(arrival, Arrival::Oam { circuit: Circuit(1), .. })));
+    let mut all = frames(&arrivals);
+    assert_eq!(all.len(), 2);
+    far.set_management_foreign();
+    all.extend(frames(&bench.receive(&mut far, &handed_on)));
+    all.sort();
+    let mut expected = sent;
+    expected.push((1, pattern(6, 2000)));
+    expected.sort();
+    assert!(all == expected);
+    // Each cell is counted where it is processed.
+    let counted = near.counters().cells_in + far.counters().cells_in;
+    assert_eq!((near.counters().cells_management, counted), (1, train.len() as u64));
+    let arrivals = bench.receive(&mut far, &train);
+    let management = |arrival: &&Arrival| matches!(arrival, Arrival::Foreign { is_management: true, .. });
+    assert_eq!(arrivals.iter().filter(management).count(), 1);
+    assert_eq!(far.counters().cells_management, 0);
 }

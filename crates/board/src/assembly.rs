@@ -69,9 +69,8 @@ impl Board {
             }
             ports.push(match port {
                 PortConfig::Atm(atm) => {
-                    let others = config.shard.as_ref().filter(|shard| shard.number != 0);
-                    let shards = others.map(|shard| shard.steering.shards());
-                    Port::Atm(Box::new(AtmPort::new(atm, &config.bridged(index), shards)))
+                    let shard = config.shard.as_ref().map(|shard| (shard.number, shard.steering.shards()));
+                    Port::Atm(Box::new(AtmPort::new(atm, &config.bridged(index), shard)))
                 }
                 PortConfig::Bridge(bridge) => Port::Packets(PacketPort::bridge(bridge)),
                 PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),

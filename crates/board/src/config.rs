@@ -129,6 +129,8 @@ pub struct AtmPortConfig {
     pub mtu_bytes: usize,
     /// The circuits.
     pub circuits: Vec<CircuitConfig>,
+    /// Whether a divided board distributes the circuits over its shards, each of which has a link of its own.
+    pub by_circuit: bool,
 }
 
 impl AtmPortConfig {
@@ -141,6 +143,7 @@ impl AtmPortConfig {
             prefix,
             mtu_bytes: 9180,
             circuits: Vec::new(),
+            by_circuit: false,
         }
     }
 }

@@ -10,14 +10,15 @@
 //!                  whose datagrams it passes on once they are whole. It also gets segments and datagrams
 //!                  that the flow's own shard does not expect. Programs that use shard 0 only, and the NICs,
 //!                  therefore work as on an undivided board; their packets take one step more.
-//! Cells            the line of an ATM port belongs to shard 0, through which the others send.
+//! Cells            a circuit of an ATM port belongs to one shard, which reassembles its frames; one shard
+//!                  sends its packets (`port/sharing.rs`).
 //! Neighbours       shard 0 resolves them. The other shards ask it, and it informs all of them.
 //! Addresses, routes    that shard 0 learns or leases are passed to all shards.
 //! Limits           the driver's rings are bounded; when one is full, parcels are dropped and counted there,
 //!                  except changes of addresses and routes, and packets for an ATM port, which wait. A shard
 //!                  that is short of receive memory drops packets for other shards.
 
-use crate::port::LinkEvent;
+use crate::port::{CellBurst, LinkEvent, Outgoing};
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::ethernet::{self, HEADER_BYTES};
@@ -48,8 +49,12 @@ pub struct Parcel(pub(crate) Contents);
 /// The contents of a parcel.
 #[derive(Debug)]
 pub(crate) enum Contents {
-    /// A packet or frame that has arrived at a port.
-    Unit { port: usize, pdu: Pdu },
+    /// A packet or frame that has arrived at a port, on this circuit if it is an ATM port.
+    Unit { port: usize, circuit: u32, pdu: Pdu },
+    /// Cells of circuits of the other shard.
+    Cells { port: usize, burst: CellBurst },
+    /// An InATMARP packet, for shard 0.
+    AtmArp { port: usize, circuit: u32, pdu: Pdu },
     /// A packet that IP has processed, and the TX queue to its sender.
     Delivery { delivery: Delivery, tx_queue: usize },
     /// An ICMP error about a flow.
@@ -62,9 +67,9 @@ pub(crate) enum Contents {
     Inform { port: usize, neighbour: IpAddr, word: Advertised },
     /// A change of addresses or routes at a port of shard 0.
     Event { port: usize, event: LinkEvent },
-    /// A packet of this shard, for a circuit of an ATM port of shard 0.
-    Outgoing { from: usize, port: usize, circuit: u32, pdu: Pdu },
-    /// Shard 0 has queued a packet on the circuit.
+    /// A packet of this shard, for a circuit of an ATM port that the other shard sends.
+    Outgoing { port: usize, outgoing: Outgoing },
+    /// The shard that sends a circuit's packets has queued one.
     Credit { port: usize, circuit: u32 },
     /// A circuit has another peer, or none.
     Peer { port: usize, circuit: u32, peer: Option<Ipv4Addr> },
@@ -91,8 +96,15 @@ kiban_base::counters! {
         unexpected,
         /// Packets and frames that other shards have handed on.
         handed_in,
-        /// Packets passed to shard 0 for an ATM port, whose line belongs to shard 0.
+        /// Packets passed to the shard that sends the packets of their circuit of an ATM port.
         to_line,
+        /// Cells handed on to the shard of their circuit, or, if they are management cells, to shard 0.
+        cells_handed_on,
+        /// Cells that other shards have handed on.
+        cells_handed_in,
+        /// Cells dropped instead of being handed on, because the other shards had not taken 64 earlier
+        /// bursts.
+        cells_dropped,
         /// Messages about neighbours, addresses, routes and credits sent to other shards.
         messages_out,
         /// Messages about neighbours, addresses, routes and credits from other shards.
@@ -128,20 +140,21 @@ impl Shard {
         self.outbox.push_back((to, Parcel(contents)));
     }
 
-    /// Returns whether the lines of ATM ports belong to this shard.
-    pub(crate) fn has_lines(&self) -> bool {
-        self.number == 0
-    }
-
     /// Passes the peer of a circuit to the other shards.
     pub(crate) fn tell_peer(&mut self, port: usize, circuit: u32, peer: Option<Ipv4Addr>) {
         self.broadcast(|| Some(Contents::Peer { port, circuit, peer }));
     }
 
-    /// Passes a packet of this shard for an ATM port to shard 0.
-    pub(crate) fn send_to_line(&mut self, port: usize, circuit: u32, pdu: Pdu) {
+    /// Passes a packet of this shard to the shard that sends the packets of its circuit.
+    pub(crate) fn send_to_line(&mut self, to: usize, port: usize, outgoing: Outgoing) {
         self.counters.to_line += 1;
-        self.send(0, Contents::Outgoing { from: self.number, port, circuit, pdu });
+        self.send(to, Contents::Outgoing { port, outgoing });
+    }
+
+    /// Hands on cells to the shard of their circuits.
+    pub(crate) fn hand_cells(&mut self, to: usize, port: usize, burst: CellBurst) {
+        self.counters.cells_handed_on += burst.cells.len() as u64;
+        self.outbox.push_back((to, Parcel(Contents::Cells { port, burst })));
     }
 
     /// Queues a message of shard 0, if there is one, for all others.
@@ -167,22 +180,48 @@ impl Shard {
             let flow = if are_frames {
                 self.of_frame(&mut pdu, cx.copies)
             } else {
-                pull_up_headers(&mut pdu, 0, cx.copies).and_then(|()| self.steering.of_packet(pdu.head()))
+                self.of_packet(&mut pdu, cx.copies)
             };
-            let to = flow.unwrap_or(0);
-            if to == self.number {
-                units.push_back(pdu);
-                continue;
-            }
-            if !self.has_memory(cx) {
-                continue;
-            }
+            units.extend(self.keep_unit((port, 0), flow, pdu, cx));
+        }
+    }
+
+    /// Returns a packet from a circuit if it belongs here, and hands it on otherwise.
+    pub(crate) fn steer_packet(
+        &mut self,
+        place: (usize, u32),
+        mut pdu: Pdu,
+        cx: &mut Context<'_>,
+    ) -> Option<Pdu> {
+        let flow = self.of_packet(&mut pdu, cx.copies);
+        self.keep_unit(place, flow, pdu, cx)
+    }
+
+    /// Returns a packet or frame if its flow belongs here, and hands it on otherwise.
+    fn keep_unit(
+        &mut self,
+        (port, circuit): (usize, u32),
+        flow: Option<usize>,
+        pdu: Pdu,
+        cx: &mut Context<'_>,
+    ) -> Option<Pdu> {
+        let to = flow.unwrap_or(0);
+        if to == self.number {
+            return Some(pdu);
+        }
+        if self.has_memory(cx) {
             match flow {
                 Some(_) => self.counters.handed_on += 1,
                 None => self.counters.handed_to_first += 1,
             }
-            self.outbox.push_back((to, Parcel(Contents::Unit { port, pdu })));
+            self.outbox.push_back((to, Parcel(Contents::Unit { port, circuit, pdu })));
         }
+        None
+    }
+
+    fn of_packet(&self, pdu: &mut Pdu, copies: &mut Copies) -> Option<usize> {
+        pull_up_headers(pdu, 0, copies)?;
+        self.steering.of_packet(pdu.head())
     }
 
     /// Returns whether a packet may be handed on; counts it if not. A packet that another shard holds,

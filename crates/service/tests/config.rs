@@ -707,3 +707,21 @@ fn shards_are_refused_with_everything_that_needs_one_thread() {
     let other = Plan::read(&SHARDS.replace("shards = 4", "shards = 3"), "file").expect("good");
     assert_eq!(plan.needs_new_board(&other).as_deref(), Some("shards"));
 }
+
+#[test]
+fn a_link_that_distributes_circuits_cannot_become_one_that_does_not() {
+    let atm = |shards: usize, link: &str| {
+        let text = SHARDS.replace("tun:tun0", link).replace("shards = 4", &format!("shards = {shards}"));
+        Plan::read(&format!("{text}[[port.pvc]]\nvc = \"0.100\"\n"), "file").expect("good")
+    };
+    let udp = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
+    for (link, expected) in [
+        ("udp-cells:127.0.0.1:7000-127.0.0.1:7002,packed", None),
+        ("udp-cells:127.0.0.1:7000-127.0.0.1:7001,loss=1%", Some("link of port lan")),
+        ("tcp-cells:listen:127.0.0.1:7000", Some("link of port lan")),
+    ] {
+        assert_eq!(atm(4, udp).needs_new_board(&atm(4, link)).as_deref(), expected, "{link}");
+        assert_eq!(atm(4, link).needs_new_board(&atm(4, udp)).as_deref(), expected, "{link}");
+        assert_eq!(atm(1, udp).needs_new_board(&atm(1, link)), None, "{link}");
+    }
+}

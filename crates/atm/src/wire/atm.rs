@@ -74,6 +74,16 @@ impl Vc {
     pub const fn new(vpi: u16, vci: u16) -> Self {
         Vc { vpi, vci }
     }
+
+    /// Returns the shard of a circuit, on a board of several shards that distributes circuits. Shard 0 has
+    /// the reserved VCIs.
+    #[inline]
+    pub const fn shard(self, shards: usize) -> usize {
+        match self.vci {
+            ..VCI_USER_FIRST => 0,
+            vci => (self.vpi as usize + vci as usize) % shards,
+        }
+    }
 }
 
 impl fmt::Display for Vc {

@@ -107,7 +107,7 @@ pub fn frames(arrivals: &[Arrival]) -> Vec<(u32, Vec<u8>)> {
             assert!(pdu.tail().is_empty());
             Some((circuit.0, bytes))
         }
-        Arrival::Oam { .. } => None,
+        Arrival::Oam { .. } | Arrival::Foreign { .. } => None,
     });
     frames.collect()
 }

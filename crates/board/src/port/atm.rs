@@ -9,7 +9,7 @@
 use super::counters::{PortCounters, QueueLimit};
 use super::events::{AtmEvent, LinkEvent};
 use super::fcs::{FCS_BYTES, put_fcs, take_fcs};
-use super::sharing::{Handed, Remote, credits_of};
+use super::sharing::{CellBurst, Division, Outgoing};
 use crate::config::AtmPortConfig;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -44,9 +44,8 @@ pub(crate) struct AtmPort {
     events: Vec<AtmEvent>,
     /// Next hops that have no circuit, and that InATMARP cannot discover either.
     nobody: Vec<IpAddr>,
-    /// `Some` if the line belongs to another shard.
-    remote: Option<Remote>,
-    handed: Handed,
+    /// How the port is divided, if the board is.
+    division: Option<Division>,
 }
 
 /// The maximum number of unreachable next hops that an ATM port reports per burst. Others are reported when
@@ -65,8 +64,12 @@ struct End {
 }
 
 impl AtmPort {
-    /// Creates a port. `shards` is the number of shards if the line belongs to another shard.
-    pub(crate) fn new(config: &AtmPortConfig, bridged: &[(u32, bool)], shards: Option<usize>) -> AtmPort {
+    /// Creates a port. `shard` is the shard's number and the number of shards, if the board is divided.
+    pub(crate) fn new(
+        config: &AtmPortConfig,
+        bridged: &[(u32, bool)],
+        shard: Option<(usize, usize)>,
+    ) -> AtmPort {
         let IpAddr::V4(own) = config.address else { panic!("Classical IP (RFC 2225) has IPv4 addresses") };
         let mut port = AtmPort {
             segmentation: Segmentation::new(Interval::of_line(config.line_bits_per_second), config.interface),
@@ -81,13 +84,12 @@ impl AtmPort {
             arrivals: Vec::new(),
             events: Vec::new(),
             nobody: Vec::new(),
-            remote: shards.map(|shards| Remote {
-                shards,
-                credits: config.circuits.iter().map(|end| credits_of(end.frames_max, shards)).collect(),
-                outgoing: Vec::new(),
-            }),
-            handed: Handed::default(),
+            division: shard.map(|shard| Division::new(config, shard)),
         };
+        let is_first = port.division.as_ref().is_none_or(|division| division.number == 0);
+        if !is_first {
+            port.reassembly.set_management_foreign();
+        }
         for (index, end) in config.circuits.iter().enumerate() {
             let circuit = Circuit(index as u32);
             let bridged = bridged.iter().find(|its| its.0 == circuit.0).map(|its| its.1);
@@ -116,13 +118,16 @@ impl AtmPort {
                 frame_bytes_max: bytes_max + encapsulation.header_bytes(carried),
                 head_cells: u8::from(end.llc_snap || bridged.is_some()),
             };
-            port.reassembly.open(circuit, inlet);
+            match &port.division {
+                Some(division) if division.is_foreign(index) => port.reassembly.open_foreign(circuit, end.vc),
+                _ => port.reassembly.open(circuit, inlet),
+            }
             port.loopback.open(circuit);
             match end.peer {
                 _ if bridged.is_some() => {}
                 Some(IpAddr::V4(peer)) => port.inarp.open_fixed(circuit, peer),
                 // Shard 0 asks.
-                _ if port.remote.is_some() => {}
+                _ if !is_first => {}
                 _ => port.inarp.open(circuit, Instant::ZERO),
             }
         }
@@ -153,11 +158,10 @@ impl AtmPort {
     }
 
     pub(super) fn room(&self, circuit: usize) -> usize {
-        let frames_max = self.circuits[circuit].frames_max;
-        let (room, most) = match &self.remote {
-            Some(Remote { shards, credits, .. }) => (credits[circuit], credits_of(frames_max, *shards)),
-            None => (self.segmentation.room(Circuit(circuit as u32)), frames_max),
-        };
+        let credits = self.division.as_ref().and_then(|division| division.credits(circuit));
+        let (room, most) = credits.unwrap_or_else(|| {
+            (self.segmentation.room(Circuit(circuit as u32)), self.circuits[circuit].frames_max)
+        });
         room.saturating_sub(FRAMES_RESERVED.min(most / 2))
     }
 
@@ -171,7 +175,8 @@ impl AtmPort {
         let waits = |(circuit, end): (usize, &End)| {
             end.frames_max.saturating_sub(self.segmentation.room(Circuit(circuit as u32)))
         };
-        self.circuits.iter().enumerate().map(waits).sum::<usize>() + self.handed.count
+        let handed = self.division.as_ref().map_or(0, |division| division.waiting_count);
+        self.circuits.iter().enumerate().map(waits).sum::<usize>() + handed
     }
 
     /// Returns the peer of each circuit, as far as it is known.
@@ -202,6 +207,10 @@ impl AtmPort {
                         self.events.push(AtmEvent::Loopback { circuit: circuit.0, tag, round_trip });
                     }
                 }
+                Arrival::Foreign { circuit, is_management, cells: places } => {
+                    let division = self.division.as_mut().expect("only a divided board has foreign cells");
+                    division.hand_on(circuit.0 as usize, is_management, &cells[places]);
+                }
             }
         }
         self.arrivals = arrivals;
@@ -228,15 +237,30 @@ impl AtmPort {
         }
         match carried {
             Ok(Carried::Ipv4) => self.events.push(AtmEvent::Packet { circuit: circuit.0, pdu }),
-            Ok(Carried::AtmArp) => {
-                let whole = pdu.len();
-                if let Some(moved) = pdu.pull_up(whole.min(kiban_atm::wire::atmarp::PACKET_BYTES_MAX)) {
-                    cx.copies.header_bytes += moved as u64;
-                    self.inarp.arrive(circuit, pdu.head(), cx.now);
+            Ok(Carried::AtmArp) => match &self.division {
+                Some(division) if division.number != 0 => {
+                    self.events.push(AtmEvent::AtmArp { circuit: circuit.0, pdu });
                 }
-            }
+                _ => self.on_inarp(circuit, pdu, cx),
+            },
             Ok(_) => self.counters.not_ip += 1,
             Err(_) => {}
+        }
+    }
+
+    /// Handles an InATMARP packet.
+    fn on_inarp(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
+        let whole = pdu.len();
+        if let Some(moved) = pdu.pull_up(whole.min(kiban_atm::wire::atmarp::PACKET_BYTES_MAX)) {
+            cx.copies.header_bytes += moved as u64;
+            self.inarp.arrive(circuit, pdu.head(), cx.now);
+        }
+    }
+
+    /// Handles an InATMARP packet that has arrived at another shard.
+    pub(crate) fn on_handed_inarp(&mut self, circuit: u32, pdu: Pdu, cx: &mut Context<'_>) {
+        if self.has(circuit) {
+            self.on_inarp(Circuit(circuit), pdu, cx);
         }
     }
 
@@ -270,13 +294,11 @@ impl AtmPort {
             return;
         };
         let frames_max = self.circuits[circuit.0 as usize].frames_max;
-        if let Some(Remote { shards, credits, outgoing }) = &mut self.remote {
-            let credits = &mut credits[circuit.0 as usize];
-            let least = if claim == QueueLimit::Half { credits_of(frames_max, *shards) / 2 } else { 0 };
-            if *credits > least {
-                *credits -= 1;
-                outgoing.push((circuit.0, pdu));
-            } else {
+        if let Some(division) = &mut self.division
+            && let Some((_, most)) = division.credits(circuit.0 as usize)
+        {
+            let least = if claim == QueueLimit::Half { most / 2 } else { 0 };
+            if !division.pass(circuit.0, Carried::Ipv4, pdu, least) {
                 self.counters.queue_full += 1;
             }
             return;
@@ -285,13 +307,13 @@ impl AtmPort {
             self.counters.queue_full += 1;
             return;
         }
-        self.queue(circuit, pdu, cx);
+        self.queue(circuit, Carried::Ipv4, pdu, cx);
     }
 
     /// Queues a packet on a circuit.
-    fn queue(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
+    fn queue(&mut self, circuit: Circuit, carried: Carried, mut pdu: Pdu, cx: &mut Context<'_>) {
         let encapsulation = self.circuits[circuit.0 as usize].encapsulation;
-        if encapsulation.push(Carried::Ipv4, &mut pdu).is_err() {
+        if encapsulation.push(carried, &mut pdu).is_err() {
             self.counters.not_ip += 1;
             return;
         }
@@ -300,45 +322,47 @@ impl AtmPort {
         }
     }
 
-    /// Takes the packets for shard 0, and their circuits.
-    pub(crate) fn take_outgoing(&mut self) -> impl Iterator<Item = (u32, Pdu)> + '_ {
-        self.remote.iter_mut().flat_map(|remote| remote.outgoing.drain(..))
+    /// Takes the packets for other shards, and these shards.
+    pub(crate) fn take_outgoing(&mut self) -> impl Iterator<Item = (usize, Outgoing)> + '_ {
+        self.division.iter_mut().flat_map(Division::take_outgoing)
     }
 
-    /// Shard 0 has queued a packet.
+    /// Passes the cells for other shards to `hand_on`, each burst with its shard. Returns the number of cells
+    /// for which there is no room.
+    pub(crate) fn take_foreign(&mut self, hand_on: &mut dyn FnMut(usize, CellBurst)) -> u64 {
+        self.division.as_mut().map_or(0, |division| division.take_foreign(hand_on))
+    }
+
+    /// Another shard has queued a packet.
     pub(crate) fn on_credit(&mut self, circuit: u32) {
-        let credits = self.remote.as_mut().and_then(|remote| remote.credits.get_mut(circuit as usize));
-        credits.into_iter().for_each(|credits| *credits += 1);
+        self.division.iter_mut().for_each(|division| division.on_credit(circuit));
     }
 
     /// Keeps a packet of another shard until its circuit has room.
-    pub(crate) fn on_outgoing(&mut self, from: usize, circuit: u32, pdu: Pdu) {
-        let Handed { waiting, count, .. } = &mut self.handed;
-        waiting.resize_with(self.circuits.len(), Default::default);
-        if let Some(waiting) = waiting.get_mut(circuit as usize) {
-            waiting.push_back((from, pdu));
-            *count += 1;
+    pub(crate) fn on_outgoing(&mut self, outgoing: Outgoing) {
+        if let Some(division) = &mut self.division {
+            division.on_outgoing(outgoing);
         }
     }
 
     /// Returns whether packets of other shards wait for room.
     pub(crate) fn has_outgoing(&self) -> bool {
-        self.handed.count > 0
+        self.division.as_ref().is_some_and(|division| division.waiting_count > 0)
     }
 
     /// Queues packets of other shards, and returns their credits: to which shard, for which circuit.
     pub(crate) fn queue_outgoing(&mut self, cx: &mut Context<'_>, credit: &mut dyn FnMut(usize, u32)) {
-        if self.handed.count == 0 {
+        let Some(division) = self.division.as_mut().filter(|division| division.waiting_count > 0) else {
             return;
-        }
-        self.handed.is_larger = !self.handed.is_larger;
+        };
+        division.is_larger = !division.is_larger;
+        let extra = usize::from(division.is_larger);
         for number in 0..self.circuits.len() {
-            let room = self.room(number) + usize::from(self.handed.is_larger);
-            for _ in 0..room / 2 {
-                let Some((from, pdu)) = self.handed.waiting[number].pop_front() else { break };
-                self.handed.count -= 1;
-                self.queue(Circuit(number as u32), pdu, cx);
-                credit(from, number as u32);
+            for _ in 0..(self.room(number) + extra) / 2 {
+                let waiting = self.division.as_mut().and_then(|division| division.pop_waiting(number));
+                let Some(Outgoing { from, circuit, carried, pdu }) = waiting else { break };
+                self.queue(Circuit(circuit), carried, pdu, cx);
+                credit(from, circuit);
             }
         }
     }
@@ -353,12 +377,10 @@ impl AtmPort {
 
     /// Reports the peers of circuits that have changed since the last call.
     pub(crate) fn report_peers(&mut self, report: &mut dyn FnMut(u32, Option<Ipv4Addr>)) {
-        let AtmPort { inarp, circuits, handed, .. } = self;
-        handed.told.resize(circuits.len(), None);
-        for (number, told) in handed.told.iter_mut().enumerate() {
+        let AtmPort { inarp, circuits, division: Some(division), .. } = self else { return };
+        for number in 0..circuits.len() {
             let peer = inarp.peer(Circuit(number as u32));
-            if *told != peer {
-                *told = peer;
+            if division.is_news(number, peer) {
                 report(number as u32, peer);
             }
         }
@@ -372,10 +394,10 @@ impl AtmPort {
     /// Sends pending InATMARP packets and loopback cells, and passes events for IP to `up`.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkEvent, &mut Context<'_>)) {
         for next in core::mem::take(&mut self.nobody) {
-            let is_remote = self.remote.is_some();
-            up(if is_remote { LinkEvent::Ask(next) } else { LinkEvent::NeighbourFailed(next) }, cx);
+            let is_asked = self.division.as_ref().is_some_and(|division| division.number != 0);
+            up(if is_asked { LinkEvent::Ask(next) } else { LinkEvent::NeighbourFailed(next) }, cx);
         }
-        let AtmPort { segmentation, inarp, loopback, circuits, counters, .. } = self;
+        let AtmPort { segmentation, inarp, loopback, circuits, counters, division, .. } = self;
         let now = cx.now;
         inarp.settle(now, &mut |due| {
             let InArpDue::Packet { circuit, bytes } = due else { return };
@@ -384,6 +406,14 @@ impl AtmPort {
                 return;
             };
             pdu.push_head(bytes.len()).copy_from_slice(bytes);
+            if let Some(division) = division
+                && division.credits(circuit.0 as usize).is_some()
+            {
+                if !division.pass(circuit.0, Carried::AtmArp, pdu, 0) {
+                    counters.queue_full += 1;
+                }
+                return;
+            }
             if circuits[circuit.0 as usize].encapsulation.push(Carried::AtmArp, &mut pdu).is_ok()
                 && segmentation.send(circuit, pdu, now).is_err()
             {

@@ -13,6 +13,8 @@ pub(crate) enum AtmEvent {
     Packet { circuit: u32, pdu: Pdu },
     /// A whole frame for a bridge, without its FCS.
     Frame { circuit: u32, pdu: Pdu },
+    /// An InATMARP packet for shard 0.
+    AtmArp { circuit: u32, pdu: Pdu },
     /// A loopback cell that we sent has returned.
     Loopback { circuit: u32, tag: u32, round_trip: Duration },
 }

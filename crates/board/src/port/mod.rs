@@ -23,3 +23,4 @@ pub(crate) use counters::QueueLimit;
 pub(crate) use events::{AtmEvent, LinkEvent};
 pub(crate) use kinds::Port;
 pub(crate) use packets::PacketPort;
+pub(crate) use sharing::{CellBurst, Outgoing};

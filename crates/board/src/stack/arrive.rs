@@ -3,7 +3,7 @@
 
 use super::machine::{Stack, on_link_event};
 use crate::bridge;
-use crate::port::{AtmEvent, PacketPort, Port};
+use crate::port::{AtmEvent, CellBurst, PacketPort, Port};
 use crate::shard::{Contents, Parcel};
 use alloc::collections::VecDeque;
 use kiban_atm::TimedCell;
@@ -25,12 +25,26 @@ impl Stack {
         let cx = &mut Context { now: *now, memory, rng, copies };
         let Some(Port::Atm(atm)) = ports.get_mut(port) else { return };
         atm.on_cells(cells, cx);
+        if let Some(shard) = &mut ip.shard {
+            let dropped = atm.take_foreign(&mut |to, burst| shard.hand_cells(to, port, burst));
+            shard.counters.cells_dropped += dropped;
+        }
         for event in atm.take_events() {
             match event {
                 AtmEvent::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
                 AtmEvent::Packet { circuit, pdu } => {
+                    let steered = match &mut ip.shard {
+                        Some(shard) => shard.steer_packet((port, circuit), pdu, cx),
+                        None => Some(pdu),
+                    };
+                    let Some(pdu) = steered else { continue };
                     let Some(pdu) = ip.forward(pdu, passage, passing) else { continue };
                     ip.on_packet(pdu, (port, tx_queues[port] + circuit as usize), edge, cx);
+                }
+                AtmEvent::AtmArp { circuit, pdu } => {
+                    if let Some(shard) = &mut ip.shard {
+                        shard.send(0, Contents::AtmArp { port, circuit, pdu });
+                    }
                 }
                 AtmEvent::Loopback { circuit, tag, round_trip } => {
                     edge.on_cell_loopback(port, circuit, tag, round_trip);
@@ -93,15 +107,25 @@ impl Stack {
         // The units for one port are one burst.
         let (mut at, mut burst) = (0, VecDeque::new());
         for Parcel(contents) in parcels.drain(..) {
-            if let Contents::Unit { port, pdu } = contents {
-                if port != at && !burst.is_empty() {
-                    self.on_packets(at, &mut burst);
+            match contents {
+                Contents::Unit { port, circuit, pdu } => {
+                    self.ip.shard.iter_mut().for_each(|shard| shard.counters.handed_in += 1);
+                    if let Some(Port::Atm(_)) = self.ports.get(port) {
+                        self.on_circuit_packet(port, circuit, pdu);
+                        continue;
+                    }
+                    if port != at && !burst.is_empty() {
+                        self.on_packets(at, &mut burst);
+                    }
+                    at = port;
+                    burst.push_back(pdu);
                 }
-                at = port;
-                burst.push_back(pdu);
-                self.ip.shard.iter_mut().for_each(|shard| shard.counters.handed_in += 1);
-            } else {
-                self.on_message(contents);
+                Contents::Cells { port, burst: CellBurst { cells, .. } } => {
+                    let count = cells.len() as u64;
+                    self.ip.shard.iter_mut().for_each(|shard| shard.counters.cells_handed_in += count);
+                    self.on_cells(port, &cells);
+                }
+                contents => self.on_message(contents),
             }
         }
         if !burst.is_empty() {
@@ -109,7 +133,15 @@ impl Stack {
         }
     }
 
-    /// Handles a parcel other than a unit.
+    /// Handles a packet that another shard has reassembled.
+    fn on_circuit_packet(&mut self, port: usize, circuit: u32, pdu: Pdu) {
+        let Stack { memory, rng, copies, ip, edge, tx_queues, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        ip.on_packet(pdu, (port, tx_queues[port] + circuit as usize), edge, cx);
+        ip.discoveries.clear();
+    }
+
+    /// Handles a parcel other than a unit or cells.
     fn on_message(&mut self, contents: Contents) {
         let Stack { memory, rng, copies, ip, edge, ports, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
@@ -118,8 +150,13 @@ impl Stack {
             shard.counters.messages_in += 1;
         }
         match contents {
-            // The caller takes units.
-            Contents::Unit { .. } => {}
+            // The caller takes units and cells.
+            Contents::Unit { .. } | Contents::Cells { .. } => {}
+            Contents::AtmArp { port, circuit, pdu } => {
+                if let Some(Port::Atm(atm)) = ports.get_mut(port) {
+                    atm.on_handed_inarp(circuit, pdu, cx);
+                }
+            }
             Contents::Delivery { delivery, tx_queue } => ip.deliver_handed(delivery, tx_queue, edge, cx),
             Contents::IcmpError(error) => ip.on_icmp_error(error, edge, cx),
             Contents::Event { port, event } => on_link_event(ip, edge, port, event, cx),
@@ -130,9 +167,9 @@ impl Stack {
                     atm.on_ask(cx.now);
                 }
             }
-            Contents::Outgoing { from, port, circuit, pdu } => {
+            Contents::Outgoing { port, outgoing } => {
                 if let Some(Port::Atm(atm)) = ports.get_mut(port) {
-                    atm.on_outgoing(from, circuit, pdu);
+                    atm.on_outgoing(outgoing);
                 }
             }
             Contents::Credit { port, circuit } => {

@@ -50,7 +50,7 @@ impl Stack {
         let cx = &mut Context { now: *now, memory, rng, copies };
         // Frames that have been sent make room in the queues, and their memory is freed.
         ports.iter_mut().for_each(|port| port.advance(cx));
-        if let Some(shard) = ip.shard.as_mut().filter(|shard| shard.has_lines()) {
+        if let Some(shard) = &mut ip.shard {
             for (port, place) in ports.iter_mut().enumerate() {
                 let Port::Atm(atm) = place else { continue };
                 atm.queue_outgoing(cx, &mut |to, circuit| shard.send(to, Contents::Credit { port, circuit }));
@@ -87,16 +87,13 @@ impl Stack {
             match port {
                 Port::Atm(atm) => {
                     atm.settle(cx, &mut up);
-                    match ip.shard.as_mut() {
-                        Some(shard) if shard.has_lines() => {
+                    if let Some(shard) = &mut ip.shard {
+                        if shard.number == 0 {
                             atm.report_peers(&mut |circuit, peer| shard.tell_peer(index, circuit, peer));
                         }
-                        Some(shard) => {
-                            for (circuit, pdu) in atm.take_outgoing() {
-                                shard.send_to_line(index, circuit, pdu);
-                            }
+                        for (to, outgoing) in atm.take_outgoing() {
+                            shard.send_to_line(to, index, outgoing);
                         }
-                        None => {}
                     }
                 }
                 Port::Vi(_) | Port::Efe => {}

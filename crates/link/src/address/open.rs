@@ -78,7 +78,7 @@ impl Address {
         self.open_one(false)
     }
 
-    /// Opens the link with a queue for each of several shards. A link of cells has one, for shard 0.
+    /// Opens the link with a queue for each of several shards. Most links of cells have one, for shard 0.
     ///
     /// # Errors
     /// Same as for [`Address::open`]; also if the transport has only one queue.
@@ -86,12 +86,17 @@ impl Address {
         if queues == 1 {
             return Ok(vec![self.open()?]);
         }
-        if self.carries_cells() {
+        if self.carries_cells() && !self.has_queues() {
             return Ok(vec![self.open()?]);
         }
         let Options { promiscuous, device_queue, .. } = self.options;
         match &self.transport {
             Transport::Tun(_) | Transport::Tap(_) => (0..queues).map(|_| self.open_one(true)).collect(),
+            Transport::Udp(UnitKind::Cells, ends) => {
+                let packed = self.options.packed.unwrap_or(1);
+                let links = UdpCells::open_group(ends.local, ends.peer()?, packed, queues)?;
+                links.into_iter().map(|link| self.cells(link)).collect()
+            }
             Transport::Packet(name) => {
                 let links = EthernetLink::open_queues(name, self.offload(), promiscuous, queues)?;
                 links.into_iter().map(|link| self.frames(link)).collect()
@@ -121,10 +126,13 @@ impl Address {
         )
     }
 
-    /// Returns whether the link can have several queues.
+    /// Returns whether the link can have several queues. Cells that are impaired or recorded have one.
     pub fn has_queues(&self) -> bool {
-        use Transport::{Packet, Tap, Tun, Xdp};
-        matches!(self.transport, Tun(_) | Tap(_) | Packet(_) | Xdp(_))
+        use Transport::{Packet, Tap, Tun, Udp, Xdp};
+        match self.transport {
+            Udp(UnitKind::Cells, _) => !self.is_impaired() && self.options.record.is_none(),
+            _ => matches!(self.transport, Tun(_) | Tap(_) | Packet(_) | Xdp(_)),
+        }
     }
 
     /// Returns whether large segments pass through uncut, if the link can carry them.

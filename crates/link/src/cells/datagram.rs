@@ -10,7 +10,7 @@
 //!                  than the path's packets.
 
 use crate::{BURST, LinkCounters};
-use kiban_os::udp::{Train, UdpLink};
+use kiban_os::udp::{BpfInstruction, Train, UdpLink};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -45,17 +45,37 @@ pub(crate) struct Datagrams {
 impl Datagrams {
     /// Binds a socket to `local`, for datagrams to and from `peer`.
     pub(crate) fn open(local: SocketAddr, peer: SocketAddr, any_port: bool) -> io::Result<Datagrams> {
+        let mut one = Datagrams::open_group(local, peer, any_port, 1)?;
+        Ok(one.remove(0))
+    }
+
+    /// Binds `count` sockets to `local`, for datagrams to and from `peer`.
+    pub(crate) fn open_group(
+        local: SocketAddr,
+        peer: SocketAddr,
+        any_port: bool,
+        count: usize,
+    ) -> io::Result<Vec<Datagrams>> {
         if local.is_ipv4() != peer.is_ipv4() {
             let message = format!(
                 "{local} and {peer} have different address families: write two IPv4 or two IPv6 addresses"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let socket = UdpLink::bind(local)?;
-        socket.request_receive_buffer(QUEUE_BYTES);
-        socket.request_trains();
-        let buffer = vec![0; 1 << 16].into_boxed_slice();
-        Ok(Datagrams { socket, peer, any_port, overrun: 0, buffer })
+        let sockets =
+            if count == 1 { vec![UdpLink::bind(local)?] } else { UdpLink::bind_group(local, count)? };
+        let open = |socket: UdpLink| {
+            socket.request_receive_buffer(QUEUE_BYTES);
+            socket.request_trains();
+            Datagrams { socket, peer, any_port, overrun: 0, buffer: vec![0; 1 << 16].into_boxed_slice() }
+        };
+        Ok(sockets.into_iter().map(open).collect())
+    }
+
+    /// Installs a program that chooses the socket of a group ([`UdpLink::choose_socket`]). Without it, the
+    /// system gives all datagrams of the peer to one socket.
+    pub(crate) fn choose_socket(&self, program: &[BpfInstruction]) {
+        let _ = self.socket.choose_socket(program);
     }
 
     /// Returns the local address.

@@ -2,6 +2,7 @@
 
 use super::forwarded::Forwarded;
 use super::tables::{self, Tables};
+use crate::link;
 use kiban_base::Wait;
 use kiban_base::ethernet::Mac;
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig};
@@ -379,9 +380,13 @@ impl Plan {
                 Some(format!("{key} of port {}", old.name.value))
             })
             .or_else(|| {
-                // A link that carries a different kind of unit requires a different port.
+                // A link that carries a different kind of unit requires a different port; so does one that
+                // distributes the circuits over the shards.
                 let mut pairs = self.ports.iter().zip(&other.ports);
-                let (old, _) = pairs.find(|(old, new)| old.carries != new.carries)?;
+                let is_distributed = |port: &PortPlan| self.shards > 1 && link::has_queues(&port.link);
+                let (old, _) = pairs.find(|(old, new)| {
+                    old.carries != new.carries || is_distributed(old) != is_distributed(new)
+                })?;
                 Some(format!("link of port {}", old.name))
             })
     }

@@ -2,9 +2,12 @@
 //! shard that does not serve them.
 
 use kiban_atm::wire::atm::Vc;
+use kiban_atm::{Contract, Interval};
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, SimRng};
-use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, IpPortConfig, PortConfig};
+use kiban_board::{
+    AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, IpPortConfig, PortAddress, PortConfig,
+};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World};
 use kiban_tcpip::ethernet::LinkConfig;
@@ -58,6 +61,36 @@ fn atm(side: usize) -> BoardConfig {
     BoardConfig { ports: vec![PortConfig::Atm(port)], ..BoardConfig::default() }
 }
 
+/// One circuit for each shard, of which the peer has four addresses (side 1), and the board one (side 0).
+fn circuits(side: usize, by_circuit: bool, peak: Option<u64>) -> BoardConfig {
+    let mut config = atm(side);
+    let PortConfig::Atm(port) = &mut config.ports[0] else { panic!("an ATM port") };
+    let contract = peak.map(|rate| Contract::peak(Interval::per_second(rate), Duration::from_micros(100)));
+    let circuit = |number: usize| {
+        let peer = if side == 0 { far(number) } else { near(number) };
+        let vc = Vc::new(0, 100 + number as u16);
+        CircuitConfig { peer: Some(peer), contract, ..CircuitConfig::to(vc, peer) }
+    };
+    port.by_circuit = by_circuit;
+    port.circuits = (0..SHARDS).map(circuit).collect();
+    let own = |number: usize| if side == 0 { near(number) } else { far(number) };
+    let added = (1..SHARDS).map(|number| {
+        let address = own(number);
+        PortAddress { port: 0, address, prefix: Prefix::new(address, 32) }
+    });
+    config.addresses = added.collect();
+    config
+}
+
+/// The addresses of the two sides; the packets between those with the same number use one circuit.
+fn near(number: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, 1 + 10 * number as u8])
+}
+
+fn far(number: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, 2 + 10 * number as u8])
+}
+
 /// A divided board (side 0) and an undivided one (side 1) on one cable or line.
 struct Pair {
     world: World,
@@ -78,6 +111,54 @@ impl Pair {
         }
         .expect("the ports match");
         Pair { world, shards, peer }
+    }
+
+    /// A divided board and one of as many shards, or an undivided one, on lines between equal shards.
+    fn by_circuit(peak: Option<u64>, peer_is_divided: bool) -> (Pair, Vec<BoardNumber>) {
+        let mut world = World::new(1);
+        let shards = world.add_shards(&circuits(0, true, peak), SHARDS);
+        let peers = match peer_is_divided {
+            true => world.add_shards(&circuits(1, true, peak), SHARDS),
+            false => vec![world.add_board(&circuits(1, false, peak))],
+        };
+        for (one, other) in shards.iter().zip(&peers) {
+            let (one, other) = (Attachment::Board(*one, 0), Attachment::Board(*other, 0));
+            world.connect(one, other, 10.0, ImpairmentConfig::NONE).expect("the ports match");
+        }
+        (Pair { world, shards, peer: peers[0] }, peers)
+    }
+
+    /// Transfers streams between the addresses of each number, from each shard of the peer and back.
+    fn transfer_on_all_circuits(&mut self, peers: &[BoardNumber]) {
+        let arrived = Arrived::default();
+        for board in self.shards.iter().chain(peers) {
+            self.world.run_program(*board, Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+        }
+        self.world.settle(at(5));
+        let mut seeds = 0..;
+        for (boards, own, other) in
+            [(peers, far as fn(usize) -> IpAddr, near as fn(usize) -> IpAddr), (&self.shards, near, far)]
+        {
+            for board in boards {
+                for number in 0..SHARDS {
+                    let ends = (Some(SocketAddr::new(own(number), 0)), SocketAddr::new(other(number), PORT));
+                    let streams = sources(seeds.by_ref().take(4));
+                    let streams =
+                        streams.into_iter().map(|(length, source)| (ends, length, source)).collect();
+                    self.world.run_program(*board, Box::new(Sender::between(streams)));
+                }
+            }
+        }
+        self.world.run(at(120));
+        check_all(&arrived, 0..seeds.start);
+        assert_eq!(self.sum("tcp", "resets_out"), 0);
+        assert_eq!(self.sum("port", "queue_full"), 0);
+        for name in ["retransmits", "out_of_order"] {
+            assert_eq!(self.sum("tcp", name), 0, "{name}");
+        }
+        for name in ["frames_crc_wrong", "frames_length_wrong", "cells_unknown_circuit"] {
+            assert_eq!(self.sum("reassembly", name), 0, "{name}");
+        }
     }
 
     fn counter(&self, shard: usize, family: &str, name: &str) -> u64 {
@@ -268,4 +349,37 @@ fn all_shards_send_through_the_atm_line_of_shard_0() {
     assert_eq!(pair.sum("port", "queue_full"), 0);
     assert_eq!(pair.sum("tcp", "resets_out"), 0);
     assert_eq!(pair.sum("shard", "handed_in"), pair.sum("shard", "handed_on"));
+}
+
+/// The peak rate at which the line of an OC-3c has slots for all circuits.
+const PEAK: u64 = 353_207 / SHARDS as u64;
+
+#[test]
+fn each_shard_reassembles_and_sends_the_cells_of_its_circuits() {
+    let (mut pair, peers) = Pair::by_circuit(Some(PEAK), true);
+    pair.transfer_on_all_circuits(&peers);
+    for shard in 0..SHARDS {
+        assert!(pair.counter(shard, "reassembly", "frames_in") > 0, "shard {shard} reassembles");
+        assert!(pair.counter(shard, "segmentation", "frames_out") > 0, "shard {shard} sends");
+        assert!(pair.counter(shard, "shard", "to_line") > 0, "shard {shard} has flows on other circuits");
+    }
+    // Each board sends a circuit's cells through the socket of its shard.
+    assert_eq!(pair.sum("shard", "cells_handed_on"), 0);
+}
+
+#[test]
+fn cells_that_arrive_at_another_shard_are_handed_on_in_order() {
+    // The undivided peer mixes all circuits on its line, which shard 0 receives.
+    let (mut pair, peers) = Pair::by_circuit(None, false);
+    pair.transfer_on_all_circuits(&peers);
+    for shard in 0..SHARDS {
+        assert!(pair.counter(shard, "reassembly", "frames_in") > 0, "shard {shard} reassembles");
+        // Without peak rates, shard 0 schedules all circuits.
+        assert_eq!(pair.counter(shard, "segmentation", "frames_out") > 0, shard == 0);
+        assert_eq!(pair.counter(shard, "shard", "cells_handed_in") > 0, shard != 0);
+    }
+    assert_eq!(pair.sum("shard", "cells_handed_in"), pair.counter(0, "shard", "cells_handed_on"));
+    assert_eq!(pair.sum("shard", "cells_dropped"), 0);
+    let line = pair.world.board(peers[0]).counter("segmentation", "cells_out");
+    assert_eq!(pair.sum("reassembly", "cells_in"), line, "each cell is counted once");
 }

@@ -427,36 +427,134 @@ fn the_datagram_sockets_of_programs_are_on_every_shard() {
     assert_eq!(gone.recv(&mut room).expect_err("nothing is bound").kind(), ErrorKind::ConnectionRefused);
 }
 
+/// Returns the ATM port of a board, with two circuits. The addresses of the boards end in 1 and 2, and those
+/// for the second circuit in 11 and 12.
+fn atm(own: u8, more: &str, pvc: [&str; 2]) -> String {
+    let other = 3 - own;
+    let [first, second] = pvc;
+    format!(
+        "[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n{more}\
+         [[port.pvc]]\nvc = \"0.100\"\n{first}[[port.pvc]]\nvc = \"0.101\"\n{second}"
+    )
+}
+
+const BOTH_ADDRESSES: &str = "address = [\"10.9.0.2/24\", \"10.9.0.12/24\"]\n";
+
+/// Returns echo services on both addresses.
+fn two_echoes() -> String {
+    format!("{ECHO}{}", ECHO.replace("\"echo\"\n", "\"echo\"\nname = \"second\"\n").replace("0.2:", "0.12:"))
+}
+
+/// Returns the shards' numbers of a counter of cells or packets.
+fn counter_of_shards(status: &Value, name: &str) -> Vec<u64> {
+    of_shards(status, |shard| &shard["counters"][name])
+}
+
+/// Checks that no cell was lost or reordered.
+fn has_whole_frames(status: &Value) {
+    let port = &status["ports"][0];
+    for name in ["frames_crc_wrong", "frames_length_wrong", "cells_unknown_circuit"] {
+        assert_eq!(port["counters"]["reassembly"][name], 0, "{name}: {status}");
+    }
+    assert_eq!(port["link_counters"]["wrong_sender"], 0, "{status}");
+    assert_eq!(status["counters"]["tcp"]["resets_out"], 0, "{status}");
+}
+
 #[test]
-fn every_shard_uses_the_circuits_of_an_atm_port() {
+fn every_shard_uses_the_circuits_of_an_undivided_peer() {
     if !enter() {
         return;
     }
     let (near_dir, far_dir) = (TestDir::new("shards-atm"), TestDir::new("shards-atm-far"));
-    let port = |own: u8, other: u8, more: &str| {
-        format!(
-            "[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
-             address = \"10.9.0.{own}/24\"\n{more}[[port.pvc]]\nvc = \"0.100\"\n"
-        )
-    };
-    // The kernel has the address of the other board.
-    let _far = far_dir.up(&format!("name = \"lab\"\n{}", port(1, 2, "host = \"tun:khost\"\n")));
-    let board = near_dir.up(&format!("name = \"lab\"\nshards = 2\n{}{ECHO}", port(2, 1, "")));
-    board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.9.0.1");
+    // The kernel has the address of the other board, which mixes the cells of both circuits.
+    let far = "address = \"10.9.0.1/24\"\nhost = \"tun:khost\"\n";
+    let _far = far_dir.up(&format!("name = \"lab\"\n{}", atm(1, far, ["", "peer = \"10.9.0.12\"\n"])));
+    let near = atm(2, BOTH_ADDRESSES, [""; 2]);
+    let board = near_dir.up(&format!("name = \"lab\"\nshards = 2\n{near}{}", two_echoes()));
+    for circuit in 0..2 {
+        board.until("the peer is known", |status| status["circuits"][circuit]["peer"] == "10.9.0.1");
+    }
     let idle = board.status();
     let streams = echoing();
+    let mut others: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.12:7")).collect();
+    // Cells of both circuits are under way at once.
+    let (sent, mut echoed) = ([7; 20_000], [0; 20_000]);
+    for (mut one, other) in streams.iter().zip(&mut others) {
+        one.write_all(&sent).expect("the board reads it");
+        echo(other, &sent);
+        one.read_exact(&mut echoed).expect("the board echoes it");
+        assert_eq!(echoed, sent);
+    }
     let status = board.status();
-    assert_eq!(status["services"][0]["counters"]["accepted"], CONNECTIONS, "{status}");
-    assert_eq!(status["counters"]["tcp"]["resets_out"], 0, "{status}");
+    has_whole_frames(&status);
     let sessions = of_shards(&status, |shard| &shard["sessions"]);
     assert!(sessions.iter().all(|count| *count > 0), "{sessions:?}");
-    // Shard 0 has the line, and shard 1 sends through it.
-    let to_line = of_shards(&status, |shard| &shard["counters"]["to_line"]);
+    // The circuits have no peak rate, so shard 0 schedules their cells, and shard 1 sends through it.
+    let to_line = counter_of_shards(&status, "to_line");
     assert!(to_line[0] == 0 && to_line[1] > 0, "{to_line:?}");
-    for size in ["56", "4000"] {
-        let ping = run("ping", &["-c", "2", "-W", "60", "-s", size, "10.9.0.2"]);
+    // Once the peer has mixed circuits, shard 0 receives all cells, and hands on those of shard 1's circuit.
+    let handed_on = counter_of_shards(&status, "cells_handed_on");
+    assert!(handed_on[0] > 0 && counter_of_shards(&status, "cells_handed_in")[1] > 0, "{status}");
+    for (size, address) in [("56", "10.9.0.2"), ("4000", "10.9.0.2"), ("4000", "10.9.0.12")] {
+        let ping = run("ping", &["-c", "2", "-W", "60", "-s", size, address]);
         assert!(ping.status.success() && !text(&ping).contains("DUP!"), "{}", text(&ping));
     }
-    drop(streams);
+    for vc in ["0.100", "0.101"] {
+        let ping = near_dir.kiban(&["atm", "ping", "--board", "lab", "--port", "atm", "--count", "2", vc]);
+        assert!(ping.status.success(), "{vc}: {}", text(&ping));
+    }
+    drop((streams, others));
     is_clean(&board, &idle);
+}
+
+/// Echoes on connections between both pairs of addresses.
+const TWO_CIRCUITS: &str = "import socket
+streams = [
+    socket.create_connection(('10.9.0.%d' % (n + 2), 7), source_address=('10.9.0.%d' % (n + 1), 0))
+    for _ in range(32)
+    for n in (0, 10)
+]
+piece = bytes(range(250)) * 40
+for _ in range(3):
+    for s in streams:
+        s.sendall(piece)
+    for s in streams:
+        assert s.recv(len(piece), socket.MSG_WAITALL) == piece
+print('echoed', flush=True)
+input()";
+
+#[test]
+fn every_shard_has_circuits_of_its_own() {
+    if !enter() {
+        return;
+    }
+    let (near_dir, far_dir) = (TestDir::new("shards-circuits"), TestDir::new("shards-circuits-far"));
+    let port = |own: u8, addresses: &str| {
+        let pvc = |peer: u8| format!("peer = \"10.9.0.{peer}\"\npcr = 170000\n");
+        format!("name = \"lab\"\nshards = 2\n{}", atm(own, addresses, [&pvc(3 - own), &pvc(13 - own)]))
+    };
+    let near = near_dir.up(&format!("{}{}", port(2, BOTH_ADDRESSES), two_echoes()));
+    let addresses = "address = [\"10.9.0.1/24\", \"10.9.0.11/24\"]\n";
+    let far = far_dir.up(&format!("{}{SOCKETS}", port(1, addresses)));
+    let mut client = on_board(&far_dir, &["python3", "-c", TWO_CIRCUITS]);
+    let client = client.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = Server(client.spawn().expect("python3 is there"));
+    let mut line = String::new();
+    BufReader::new(client.0.stdout.take().expect("piped")).read_line(&mut line).expect("it says so");
+    assert_eq!(line, "echoed\n", "{}", far_dir.log());
+    for board in [&near, &far] {
+        let status = board.status();
+        has_whole_frames(&status);
+        for what in ["units_in", "units_out"] {
+            let units = of_shards(&status, |shard| &shard[what]);
+            assert!(units.iter().all(|count| *count > 1000), "each socket is used: {units:?}");
+        }
+        // Each shard has flows on both circuits, but all cells arrive at the shard of their circuit.
+        assert!(counter_of_shards(&status, "to_line").iter().all(|count| *count > 0), "{status}");
+        assert_eq!(counter_of_shards(&status, "cells_handed_on"), [0, 0], "{status}");
+    }
+    for vc in ["0.100", "0.101"] {
+        let ping = near_dir.kiban(&["atm", "ping", "--board", "lab", "--port", "atm", "--count", "2", vc]);
+        assert!(ping.status.success(), "{vc}: {}", text(&ping));
+    }
 }
