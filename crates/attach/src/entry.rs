@@ -3,7 +3,7 @@
 //! ```text
 //! 0  type            4  slot, value      12  port of the local address    16  IP address, local
 //! 1  cause, option   8  families (4, 6,  14  port of the remote address   32  IP address, remote
-//! 2  listener (16)      0: none)             in machine byte order            in network byte order
+//! 2  listener, shard    0: none)             in machine byte order            in network byte order
 //! ```
 //!
 //! An entry with statistics has 40 of their bytes from offset 8 on, instead of addresses.
@@ -38,7 +38,8 @@ pub const SYN_WAITS: u32 = u32::MAX;
 /// A request from a client. The client chooses the numbers of slots and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Opens a stream in a free slot; answered by [`Indication::Opened`] or [`Indication::Ended`].
+    /// Opens a stream in a free slot; answered by [`Indication::Opened`], [`Indication::Ended`] or
+    /// [`Indication::OtherShard`].
     Connect {
         /// The slot.
         slot: u32,
@@ -58,6 +59,14 @@ pub enum Request {
         /// Whether other listeners of the same user that have set this, too, may have the same address. Used
         /// by clients that have no slots.
         shares: bool,
+    },
+    /// Checks whether the client may listen at an address, and chooses the port if it is 0, but does not
+    /// listen. Answered by [`Indication::Listening`].
+    CheckListen {
+        /// A listener number that is not in use.
+        listener: u16,
+        /// Same as in [`Request::Listen`].
+        local: SocketAddr,
     },
     /// Stops listening. Connections that wait for a slot are reset, and offered slots become free.
     Unlisten {
@@ -238,6 +247,14 @@ pub enum Indication {
         /// The reason.
         why: EndReason,
     },
+    /// The stream cannot be opened on this shard of the board, because its flow belongs to another one. The
+    /// client must close the slot.
+    OtherShard {
+        /// The slot.
+        slot: u32,
+        /// The shard of the flow.
+        shard: u16,
+    },
     /// The slot is free, and the client may use it again.
     Free {
         /// The slot.
@@ -412,6 +429,9 @@ impl Request {
                 Fields { what: 12, local: Some(local), remote: Some(remote), ..none }
             }
             Request::QueryStatistics { slot } => Fields { what: 13, slot, ..none },
+            Request::CheckListen { listener, local } => {
+                Fields { what: 19, listener, local: Some(local), ..none }
+            }
             Request::Bind { local, remote, shares } => {
                 let code = u8::from(shares.reuse_address) | u8::from(shares.reuse_port) << 1;
                 Fields { what: 14, code, local: Some(local), remote, ..none }
@@ -460,6 +480,7 @@ impl Request {
             16 => Request::QueryRemote { local: local?, tag: slot },
             18 => Request::Member { local: local?, tag: slot, group: remote?, joins: code != 0 },
             17 => Request::ConnectFast { local, remote: remote? },
+            19 => Request::CheckListen { listener, local: local? },
             _ => return None,
         })
     }
@@ -490,6 +511,7 @@ impl Indication {
             Indication::Ended { slot, why } => Fields { what: 5, slot, code: why as u8, ..none },
             Indication::Free { slot } => Fields { what: 6, slot, ..none },
             Indication::Option { value } => Fields { what: 7, slot: value, ..none },
+            Indication::OtherShard { slot, shard } => Fields { what: 9, slot, listener: shard, ..none },
         }
         .bytes()
     }
@@ -513,6 +535,7 @@ impl Indication {
             5 => Indication::Ended { slot, why: EndReason::of(code)? },
             6 => Indication::Free { slot },
             7 => Indication::Option { value: slot },
+            9 => Indication::OtherShard { slot, shard: listener },
             _ => return None,
         })
     }

@@ -31,6 +31,9 @@
 //!            considered poisoned and all streams of this client (but of no other client) are reset.
 //! Sharing    all streams of a client count as one owner: packet memory and sessions are shared out among
 //!            clients, not among streams.
+//! Shards     a board that is divided into shards gives a client such a memory for each of them. It holds the
+//!            streams of that shard's flows, and is served by its thread alone. A program that listens has a
+//!            listener on each shard.
 //! Limits     the number of slots is fixed. There are at most [`LISTENERS_MAX`] listeners, each with at most
 //!            [`BACKLOG_MAX`] connections that wait for an offered slot. Besides its pipes, a slot uses one
 //!            page of the board's memory.

@@ -280,6 +280,26 @@ fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
 }
 
 #[test]
+fn a_check_chooses_a_port_but_does_not_listen() {
+    let mut rig = Rig::new(4);
+    rig.ask(Request::CheckListen { listener: 3, local: socket(0, 0) });
+    let Some(Indication::Listening { listener: 3, result: Ok(local) }) = rig.indications.pop_front() else {
+        panic!("it is granted")
+    };
+    assert!(local.port() != 0 && local.ip() == socket(0, 0).ip());
+    let stream = rig.call(local.port());
+    assert!(matches!(rig.world.pop(), Some(Completion::Ended { stream: own, .. }) if own == stream));
+    rig.pair.boards[1].host().close(stream).expect("it has ended");
+    rig.ask(Request::Listen { listener: 3, local, shares: false });
+    assert_eq!(rig.indications.pop_front(), Some(Indication::Listening { listener: 3, result: Ok(local) }));
+    rig.ask(Request::CheckListen { listener: 4, local });
+    let taken = Indication::Listening { listener: 4, result: Err(EndReason::InUse) };
+    assert_eq!(rig.indications.pop_front(), Some(taken));
+    rig.ask(Request::Unlisten { listener: 3 });
+    rig.is_home();
+}
+
+#[test]
 fn connections_use_the_offered_slots_and_others_wait() {
     let mut rig = Rig::new(4);
     rig.ask(Request::Listen { listener: 7, local: socket(0, 9), shares: false });

@@ -12,9 +12,10 @@
 //! Set-up           a channel is set up over a stream socket, which has a name in one of this user's
 //!                  directories ([`names`]), or a path if the channel must cross network namespaces. The
 //!                  caller sends one message: the number of bytes of memory that it wants (64 bits, little
-//!                  endian), and its name. The callee answers with the memfd, or with the reason for refusing
-//!                  the call. From then on, a byte on the socket wakes a sleeping side. Both ends must belong
-//!                  to one user (SO_PEERCRED), or the other end must belong to root.
+//!                  endian), and its name. The callee answers with the memfd and an optional message, or with
+//!                  the reason for refusing the call. From then on, a byte on the socket wakes a sleeping
+//!                  side. Both ends must belong to one user (SO_PEERCRED), or the other end must belong to
+//!                  root.
 //! Callee           the callee takes no descriptor from a caller: closing one could block forever, even when
 //!                  the process ends ([`crate::unix::closing`]).
 //! End              the socket stays open as long as both sides exist. A hang-up ends the channel, whatever
@@ -41,14 +42,14 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Once};
 
-/// Maximum length of a name and of a refusal reason, in bytes.
+/// Maximum length of a name, of the callee's message and of a refusal reason, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Bytes before the memory that belongs to the user of the channel.
 pub const FRONT_BYTES: usize = 128;
 
 /// Maximum number of attempts to send a wake-up while the system is out of memory.
 const WAKES_MAX: usize = 16;
-const HELLO: &[u8; 8] = b"kiban-s4";
+const HELLO: &[u8; 8] = b"kiban-s5";
 /// Number of bytes before the name in a caller's message.
 const CALL_BYTES: usize = HELLO.len() + 8;
 
@@ -174,7 +175,11 @@ impl ChannelListener {
     /// # Errors
     /// Same as for [`Listener::accept`].
     pub fn accept(&self) -> io::Result<Option<PendingChannel>> {
-        Ok(self.listener.accept()?.map(|peer| PendingChannel { socket: Some(peer), wanted: None }))
+        Ok(self.listener.accept()?.map(|peer| PendingChannel {
+            socket: Some(peer),
+            wanted: None,
+            call: None,
+        }))
     }
 }
 
@@ -191,6 +196,16 @@ pub struct PendingChannel {
     socket: Option<Peer>,
     /// Bytes of memory that the caller wants. `None` on the callee's side.
     wanted: Option<usize>,
+    /// On the callee's side, the caller's message once it has arrived.
+    call: Option<Call>,
+}
+
+/// A caller's message.
+#[derive(Debug)]
+struct Call {
+    name: Vec<u8>,
+    /// Bytes of memory that it wants.
+    bytes: usize,
 }
 
 impl PendingChannel {
@@ -238,7 +253,7 @@ impl PendingChannel {
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
             sent => sent?,
         }
-        Ok(PendingChannel { socket: Some(socket), wanted: Some(bytes) })
+        Ok(PendingChannel { socket: Some(socket), wanted: Some(bytes), call: None })
     }
 
     /// Returns the channel once the other side's message has arrived, and `None` before that. On the callee's
@@ -247,61 +262,87 @@ impl PendingChannel {
     /// # Errors
     /// The other side hung up, sent a malformed message, or refused the call (with its reason).
     pub fn complete(&mut self, bytes: RangeInclusive<usize>) -> io::Result<Option<Channel>> {
-        self.complete_if(bytes, |_, _| Ok(()))
+        self.complete_if(bytes, |_, _| Ok(Vec::new()))
     }
 
     /// Like [`PendingChannel::complete`], for a callee that decides according to the caller's name and the
-    /// number of bytes that it wants. If `judge` returns a reason to refuse the call, the reason is sent to
-    /// the caller, cut to [`NAME_BYTES_MAX`].
+    /// number of bytes that it wants. `validate` returns the message for the caller, or a reason to refuse
+    /// the call, which is sent to the caller, cut to [`NAME_BYTES_MAX`].
     ///
     /// # Errors
     /// Same as for [`PendingChannel::complete`]; also if the call was refused.
     pub fn complete_if(
         &mut self,
         bytes: RangeInclusive<usize>,
-        validate: impl FnOnce(&[u8], usize) -> Result<(), String>,
+        validate: impl FnOnce(&[u8], usize) -> Result<Vec<u8>, String>,
     ) -> io::Result<Option<Channel>> {
-        let Some(socket) = &self.socket else { return Ok(None) };
-        let mut hello = [0; CALL_BYTES + NAME_BYTES_MAX];
-        let received = match self.wanted {
-            Some(_) => socket.receive_memory(&mut hello),
-            None => socket.receive(&mut hello).map(|length| (length, None)),
-        };
-        let (length, memory) = match received {
-            Ok((0, _)) => return Err(io::ErrorKind::ConnectionReset.into()),
-            Ok(received) => received,
-            Err(error) if is_later(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let greeting = hello[..length].strip_prefix(HELLO).ok_or_else(not_understood)?;
-        let (region, caller) = match (self.wanted, memory) {
-            (Some(bytes), Some(memory)) => (map(memory.as_fd(), bytes..=bytes)?, Vec::new()),
-            (Some(_), None) => {
-                return Err(io::Error::other(printable(&String::from_utf8_lossy(greeting)).into_owned()));
-            }
-            (None, _) => {
-                let (wanted, caller) = greeting.split_first_chunk().ok_or_else(not_understood)?;
-                let wanted = usize::try_from(u64::from_le_bytes(*wanted)).unwrap_or(usize::MAX);
+        let (region, message) = match self.wanted {
+            Some(wanted) => match self.receive(Peer::receive_memory)? {
+                None => return Ok(None),
+                Some((answer, Some(memory))) => (map(memory.as_fd(), wanted..=wanted)?, answer),
+                Some((reason, None)) => {
+                    return Err(io::Error::other(printable(&String::from_utf8_lossy(&reason)).into_owned()));
+                }
+            },
+            None => {
+                if self.caller()?.is_none() {
+                    return Ok(None);
+                }
+                let Call { name, bytes: wanted } = self.call.take().expect("it has just arrived");
                 let validated = match bytes.contains(&wanted) && wanted > 0 {
-                    true => validate(caller, wanted),
+                    true => validate(&name, wanted),
                     false => Err(format!("cannot share {wanted} bytes of memory: the size is out of range")),
                 };
-                (self.lend(validated, wanted)?, caller.to_vec())
+                (self.lend(validated, wanted)?, name)
             }
         };
         let socket = self.socket.take().expect("it was just spoken on");
-        Ok(Some(Channel { socket, region, calls: self.wanted.is_some(), caller }))
+        Ok(Some(Channel { socket, region, calls: self.wanted.is_some(), message }))
+    }
+
+    /// On the callee's side, returns the caller's name once its message has arrived, and `None` before that.
+    ///
+    /// # Errors
+    /// The caller hung up, or sent a malformed message.
+    pub fn caller(&mut self) -> io::Result<Option<&[u8]>> {
+        if self.call.is_none() {
+            let received = self.receive(|socket, room| Ok((socket.receive(room)?, None)))?;
+            let Some((message, _)) = received else { return Ok(None) };
+            let (wanted, name) = message.split_first_chunk().ok_or_else(not_understood)?;
+            let bytes = usize::try_from(u64::from_le_bytes(*wanted)).unwrap_or(usize::MAX);
+            self.call = Some(Call { name: name.to_vec(), bytes });
+        }
+        Ok(self.call.as_ref().map(|call| &call.name[..]))
+    }
+
+    /// Receives the other side's message, without the part that is the same in all, and its memory.
+    fn receive(
+        &self,
+        receive: impl FnOnce(&Peer, &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)>,
+    ) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+        let Some(socket) = &self.socket else { return Ok(None) };
+        let mut hello = [0; CALL_BYTES + NAME_BYTES_MAX];
+        match receive(socket, &mut hello) {
+            Ok((0, _)) => Err(io::ErrorKind::ConnectionReset.into()),
+            Ok((length, memory)) => {
+                let message = hello[..length].strip_prefix(HELLO).ok_or_else(not_understood)?;
+                Ok(Some((message.to_vec(), memory)))
+            }
+            Err(error) if is_later(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Answers a caller with memory, or with the reason for the refusal.
-    fn lend(&self, validated: Result<(), String>, bytes: usize) -> io::Result<Region> {
-        let made = validated.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)).and_then(|()| {
+    fn lend(&self, validated: Result<Vec<u8>, String>, bytes: usize) -> io::Result<Region> {
+        let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+        let made = validated.map_err(invalid).and_then(|message| {
             let memory = make(bytes)?;
-            Ok((map(memory.as_fd(), bytes..=bytes)?, memory))
+            Ok((map(memory.as_fd(), bytes..=bytes)?, memory, message))
         });
         match (made, &self.socket) {
-            (Ok((region, memory)), Some(socket)) => {
-                send(socket, &[], Some(memory.as_fd()))?;
+            (Ok((region, memory, message)), Some(socket)) => {
+                send(socket, &[&message], Some(memory.as_fd()))?;
                 Ok(region)
             }
             (made, _) => {
@@ -368,7 +409,8 @@ pub struct Channel {
     socket: Peer,
     region: Region,
     calls: bool,
-    caller: Vec<u8>,
+    /// What the other side has said: the caller's name, or the callee's message.
+    message: Vec<u8>,
 }
 
 impl Channel {
@@ -384,7 +426,12 @@ impl Channel {
 
     /// Returns the name that the caller gave itself. On the caller's own side, the name is empty.
     pub fn caller(&self) -> &[u8] {
-        &self.caller
+        if self.calls { &[] } else { &self.message }
+    }
+
+    /// Returns the message with which the callee has answered. On the callee's own side, it is empty.
+    pub fn answer(&self) -> &[u8] {
+        if self.calls { &self.message } else { &[] }
     }
 
     /// Returns the bell that the other side rings to wake this side.
@@ -560,6 +607,22 @@ mod tests {
         assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
         drop(half);
         assert!(small.complete(4096..=4096).is_err(), "it is hung up on");
+    }
+
+    #[test]
+    fn a_callee_reads_the_call_before_it_answers_with_a_message() {
+        let name = name("answered");
+        let listener = ChannelListener::open(&name).expect("the name is free");
+        let mut caller = PendingChannel::connect(&name, b"me", BYTES).expect("the door is open");
+        let mut callee = listener.try_accept().expect("a caller is waiting");
+        for _ in 0..2 {
+            assert_eq!(callee.caller().expect("a correct caller"), Some(&b"me"[..]));
+        }
+        let callee = callee.complete_if(0..=BYTES, |caller, _| Ok([caller, b"!"].concat()));
+        let callee = callee.expect("a correct caller").expect("its message has arrived");
+        let caller = caller.complete(BYTES..=BYTES).expect("a correct callee").expect("it has answered");
+        assert_eq!((caller.answer(), caller.caller()), (&b"me!"[..], &b""[..]));
+        assert_eq!((callee.answer(), callee.caller()), (&b""[..], &b"me"[..]));
     }
 
     #[test]

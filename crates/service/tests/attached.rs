@@ -4,6 +4,7 @@
 use kiban_base::{Instant, RopeQueue, SharedBytes};
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
 use kiban_link::FdProgram;
+use kiban_os::channel::PendingChannel;
 use kiban_osi::Selector;
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
 use kiban_osi::ftam::filestore::{Actions, Admission, AuthResult, Authenticator, Credentials, Locks, Path};
@@ -15,8 +16,9 @@ use kiban_osi::wire::hif::{Open, ToBoard};
 use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{Attach, Edge, Osi, Service, Services, SessionLimits, Tcp};
 use kiban_sim::{Attachment, BoardNumber, CableConfig, World};
-use kiban_streams::Settings;
+use kiban_streams::call::{complete, memory_bytes};
 use kiban_streams::nonblocking::{Board, Listener};
+use kiban_streams::{Answer, Greeting, Settings, TOKEN_BYTES};
 use kiban_tcpip::tcp;
 use std::any::Any;
 use std::cell::RefCell;
@@ -164,11 +166,19 @@ impl Rig {
         self.world.settle(until);
     }
 
-    /// Attaches a program that reserves `streams` streams. Virtual time does not advance during this call.
+    /// Attaches a program that reserves `streams` streams.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
-        let path = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
-        let caller = std::thread::spawn(move || Board::attach_at(&path, settings));
+        self.while_calling(move |path| Board::attach_at(path, settings))
+    }
+
+    /// Runs the services while another thread calls them. Virtual time does not advance during this call.
+    fn while_calling<T: Send + 'static>(
+        &mut self,
+        call: impl FnOnce(&std::path::Path) -> T + Send + 'static,
+    ) -> T {
+        let path = self.folder.join("it.streams");
+        let caller = std::thread::spawn(move || call(&path));
         while !caller.is_finished() {
             let now = self.world.now();
             self.services.borrow_mut().on_file(&mut self.world.board_mut(self.boards[1]).host(), now);
@@ -216,6 +226,26 @@ fn connections_to_one_programs_listener_take_no_streams_from_another() {
     rig.call(81, 1, 1000);
     assert!(its.accept().expect("it listens").is_some());
     assert!(!one.is_gone() && !other.is_gone());
+}
+
+#[test]
+fn an_undivided_board_gives_a_client_one_channel() {
+    let mut rig = Rig::new("one-channel", 6);
+    let mut greet = |further| {
+        let greeting = Greeting { streams: 3, room_bytes: ROOM_BYTES, further };
+        let bytes = memory_bytes(greeting.layout(1).expect("within the limits"));
+        let call = move |path: &std::path::Path| {
+            complete(PendingChannel::connect_at(path, &greeting.to_bytes(), bytes)?, bytes)
+        };
+        rig.while_calling(call)
+    };
+    let first = greet(None).expect("streams are free");
+    assert_eq!(Answer::from_bytes(first.answer()).expect("it is valid"), None);
+    for shard in [0, 1] {
+        let error = greet(Some((shard, [0; TOKEN_BYTES]))).expect_err("it has only the first");
+        assert!(error.to_string().starts_with("invalid greeting: there is no such channel"), "{error}");
+    }
+    assert!(!first.is_gone());
 }
 
 #[test]

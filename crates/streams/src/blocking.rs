@@ -7,10 +7,12 @@
 //!                  leader is done, another thread takes its place.
 //! Spinning         a reader without data spins for [`Settings::spin`] before it sleeps.
 //! Timeouts         as with sockets, a read or write that times out returns `WouldBlock`.
-//! Locking          all streams of an attachment share one lock, which is held while bytes are copied.
+//! Locking          all streams of an attachment share one lock, or one for each shard of the board, which is
+//!                  held while bytes are copied.
 
 use super::call::Settings;
 use super::known::{Accepted, Core, Shared};
+use super::shards::{ShardListener, Shards};
 use super::{EndReason, board_gone_error, end_error, nonblocking};
 use kiban_attach::Request;
 use kiban_os::clock::machine_nanos;
@@ -59,7 +61,7 @@ impl Wake for Sleepers {
 }
 
 struct Attached {
-    shared: Arc<Shared>,
+    shards: Arc<Shards>,
     sleepers: Arc<Sleepers>,
     spin: Duration,
     offers: YieldLimiter,
@@ -95,7 +97,7 @@ impl Board {
 
     fn new(board: nonblocking::Board, settings: Settings) -> Board {
         let (sleepers, offers) = (Arc::default(), YieldLimiter::default());
-        Board(Arc::new(Attached { shared: board.into_shared(), sleepers, spin: settings.spin, offers }))
+        Board(Arc::new(Attached { shards: board.into_shards(), sleepers, spin: settings.spin, offers }))
     }
 
     /// Connects; the board's route determines the local address.
@@ -104,14 +106,15 @@ impl Board {
     /// If there is no listener or no route, if all streams of the attachment are in use, or, with `TimedOut`,
     /// if the peer does not answer in time.
     pub fn connect(&self, remote: SocketAddr, timeout: Duration) -> io::Result<Stream> {
-        let slot = self.0.shared.with(|core| core.connect(None, remote));
-        let slot = slot.unwrap_or_else(|| Err(end_error(EndReason::TooMany)))?;
+        let begun = self.0.shards.connect(None, None, remote);
+        let (shared, slot) = begun.unwrap_or_else(|| Err(end_error(EndReason::TooMany)))?;
         // From this point on, dropping the stream returns the slot.
-        let mut stream = StreamState::new(self.clone(), Accepted { slot, local: remote, remote });
+        let at = Accepted { slot, local: remote, remote };
+        let mut stream = StreamState::new(self.clone(), shared, at);
         let opened = self.0.wait(
             Some(after(timeout)),
-            |core| core.opened(slot),
-            |core, waker| core.slots[slot as usize].reader = Some(waker.clone()),
+            || stream.shared.with(|core| core.opened(slot)),
+            |waker| stream.shared.with(|core| core.slots[slot as usize].reader = Some(waker.clone())),
         );
         stream.at.local = opened.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the peer does not answer"),
@@ -126,18 +129,9 @@ impl Board {
     /// # Errors
     /// If the address is in use or is not one of the board's, or if the board has exited.
     pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
-        let number = self.0.shared.with(|core| core.listen(local))?;
-        let mut listener = Listener { board: self.clone(), number, local };
-        listener.local = self.0.wait(
-            None,
-            |core| core.listening(number),
-            |core, waker| {
-                if let Some(state) = core.listeners.get_mut(&number) {
-                    state.waker = Some(waker.clone());
-                }
-            },
-        )?;
-        Ok(listener)
+        let parts = std::cell::RefCell::new(ShardListener::start(self.0.shards.clone(), local)?);
+        self.0.wait(None, || parts.borrow_mut().listening(), |waker| parts.borrow().register(waker))?;
+        Ok(Listener { board: self.clone(), parts: parts.into_inner() })
     }
 }
 
@@ -174,12 +168,12 @@ impl Attached {
     fn wait<T>(
         &self,
         deadline: Option<u64>,
-        mut look: impl FnMut(&mut Core) -> Option<io::Result<T>>,
-        mut register: impl FnMut(&mut Core, &Waker),
+        mut look: impl FnMut() -> Option<io::Result<T>>,
+        mut register: impl FnMut(&Waker),
     ) -> io::Result<T> {
         let began = machine_nanos();
         loop {
-            if let Some(found) = self.shared.with(&mut look) {
+            if let Some(found) = look() {
                 return found;
             }
             let now = machine_nanos();
@@ -199,11 +193,8 @@ impl Attached {
         loop {
             let seen = lock(&self.sleepers.state).events;
             // Arm and register before looking, because later events alone are reported.
-            let mut armed_look = |core: &mut Core| {
-                register(core, &waker);
-                look(core)
-            };
-            if let Some(found) = self.shared.with(&mut armed_look) {
+            register(&waker);
+            if let Some(found) = look() {
                 return found;
             }
             let now = machine_nanos();
@@ -223,23 +214,18 @@ impl Attached {
             state.has_leader = true;
             drop(state);
             let lead = Lead(self);
-            let bell = self.shared.channel.own_bell();
-            bell.arm();
-            // Indications that arrived before the bell was armed do not ring it.
-            let found = self.shared.with(&mut look);
+            self.shards.arm();
+            // Indications that arrived before the bells were armed do not ring them. Process those of all
+            // channels, because they may concern other threads.
+            self.shards.process_indications();
+            let found = look();
             if found.is_none() {
-                let file = PollFd::from_borrowed_fd(self.shared.channel.socket(), PollFlags::IN);
+                let file = PollFd::from_borrowed_fd(self.shards.file(), PollFlags::IN);
                 // An error or a signal only shortens the sleep.
                 let _ = poll(&mut [file], Some(&timespec(left)));
             }
-            bell.disarm();
-            let hung_up = self.shared.channel.is_gone();
-            self.shared.with(|core| {
-                core.process_indications();
-                if hung_up && !core.is_gone {
-                    core.end();
-                }
-            });
+            self.shards.disarm();
+            self.shards.is_gone();
             drop(lead);
             if let Some(found) = found {
                 return found;
@@ -255,6 +241,7 @@ pub struct Stream(Arc<StreamState>);
 
 struct StreamState {
     board: Board,
+    shared: Arc<Shared>,
     at: Accepted,
     /// Bytes that were peeked at and not read yet.
     peeked: Mutex<Vec<u8>>,
@@ -264,9 +251,9 @@ struct StreamState {
 }
 
 impl StreamState {
-    fn new(board: Board, at: Accepted) -> StreamState {
+    fn new(board: Board, shared: Arc<Shared>, at: Accepted) -> StreamState {
         let (peeked, timeouts) = (Mutex::default(), Mutex::default());
-        StreamState { board, at, peeked, timeouts, is_nonblocking: AtomicBool::new(false) }
+        StreamState { board, shared, at, peeked, timeouts, is_nonblocking: AtomicBool::new(false) }
     }
 
     /// Returns the deadline of a read (0) or a write (1).
@@ -281,7 +268,7 @@ impl StreamState {
 
 impl Drop for StreamState {
     fn drop(&mut self) {
-        self.board.0.shared.with(|core| core.give_up(self.at.slot));
+        self.shared.with(|core| core.give_up(self.at.slot));
     }
 }
 
@@ -306,7 +293,7 @@ impl Stream {
     /// 9293 §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
         let slot = self.0.at.slot;
-        self.0.board.0.shared.with(|core| core.request(Request::Nagle { slot, is_on: !nodelay }));
+        self.0.shared.with(|core| core.request(Request::Nagle { slot, is_on: !nodelay }));
     }
 
     /// Sets how long a read may wait; `None` is forever.
@@ -328,7 +315,7 @@ impl Stream {
     /// receiving direction, so only the sending direction is affected.
     pub fn shutdown(&self, how: Shutdown) {
         if how != Shutdown::Read {
-            self.0.board.0.shared.with(|core| {
+            self.0.shared.with(|core| {
                 if core.client.finish(self.0.at.slot).is_err() {
                     core.end();
                 }
@@ -364,12 +351,14 @@ impl Stream {
         }
         let readable = self.0.board.0.wait(
             Some(after(timeout)),
-            |core| match (is_readable(core, slot), core.is_gone) {
-                (true, _) => Some(Ok(true)),
-                (false, true) => Some(Err(board_gone_error())),
-                (false, false) => None,
+            || {
+                self.0.shared.with(|core| match (is_readable(core, slot), core.is_gone) {
+                    (true, _) => Some(Ok(true)),
+                    (false, true) => Some(Err(board_gone_error())),
+                    (false, false) => None,
+                })
             },
-            |core, waker| await_bytes(core, slot, waker),
+            |waker| self.0.shared.with(|core| await_bytes(core, slot, waker)),
         );
         match readable {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
@@ -384,14 +373,16 @@ impl Stream {
         let slot = self.0.at.slot;
         self.0.board.0.wait(
             self.0.deadline(0),
-            |core| {
-                core.read(slot, room.len(), |bytes| {
-                    let (front, rest) = std::mem::take(&mut room).split_at_mut(bytes.len());
-                    bytes.copy_to(0, front);
-                    room = rest;
+            || {
+                self.0.shared.with(|core| {
+                    core.read(slot, room.len(), |bytes| {
+                        let (front, rest) = std::mem::take(&mut room).split_at_mut(bytes.len());
+                        bytes.copy_to(0, front);
+                        room = rest;
+                    })
                 })
             },
-            |core, waker| await_bytes(core, slot, waker),
+            |waker| self.0.shared.with(|core| await_bytes(core, slot, waker)),
         )
     }
 
@@ -401,11 +392,11 @@ impl Stream {
     /// `NotConnected` if the connection has ended.
     pub fn tcp_info(&self) -> io::Result<Vec<u8>> {
         let slot = self.0.at.slot;
-        self.0.board.0.shared.with(|core| core.query_statistics(slot));
+        self.0.shared.with(|core| core.query_statistics(slot));
         self.0.board.0.wait(
             Some(after(super::call::ATTACH_TIMEOUT)),
-            |core| core.statistics(slot),
-            |core, waker| core.slots[slot as usize].reader = Some(waker.clone()),
+            || self.0.shared.with(|core| core.statistics(slot)),
+            |waker| self.0.shared.with(|core| core.slots[slot as usize].reader = Some(waker.clone())),
         )
     }
 }
@@ -429,10 +420,12 @@ impl Write for &Stream {
         let slot = self.0.at.slot;
         self.0.board.0.wait(
             self.0.deadline(1),
-            |core| core.write(slot, bytes.into()),
-            |core, waker| {
-                core.client.arm(slot);
-                core.slots[slot as usize].writer = Some(waker.clone());
+            || self.0.shared.with(|core| core.write(slot, bytes.into())),
+            |waker| {
+                self.0.shared.with(|core| {
+                    core.client.arm(slot);
+                    core.slots[slot as usize].writer = Some(waker.clone());
+                });
             },
         )
     }
@@ -446,20 +439,19 @@ impl Write for &Stream {
 /// A listener on the board.
 pub struct Listener {
     board: Board,
-    number: u16,
-    local: SocketAddr,
+    parts: ShardListener,
 }
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({})", self.local)
+        write!(f, "Listener({})", self.local_addr())
     }
 }
 
 impl Listener {
     /// Returns the local address.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.parts.local_addr()
     }
 
     /// Returns the next stream, if a peer has connected.
@@ -467,8 +459,8 @@ impl Listener {
     /// # Errors
     /// If the board has exited.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
-        let accepted = self.board.0.shared.with(|core| core.accept(self.number)).transpose()?;
-        Ok(accepted.map(|at| Stream(Arc::new(StreamState::new(self.board.clone(), at)))))
+        let accepted = self.parts.accept().transpose()?;
+        Ok(accepted.map(|(shared, at)| Stream(Arc::new(StreamState::new(self.board.clone(), shared, at)))))
     }
 
     /// Waits for at most `timeout` until a peer has connected, or until one of these streams can be read or
@@ -480,33 +472,26 @@ impl Listener {
     pub fn ready(&self, streams: &[&Stream], timeout: Duration) -> io::Result<Vec<bool>> {
         // Peeking takes these locks before the attachment's, so they are not taken inside.
         let peeked: Vec<bool> = streams.iter().map(|stream| !lock(&stream.0.peeked).is_empty()).collect();
-        let look = |core: &mut Core| {
-            if core.is_gone {
+        let look = || {
+            if self.board.0.shards.channels().iter().any(|shared| shared.with(|core| core.is_gone)) {
                 return Some(Err(board_gone_error()));
             }
-            let is_ready =
-                |(stream, peeked): (&&Stream, &bool)| *peeked || is_readable(core, stream.0.at.slot);
+            let is_ready = |(stream, peeked): (&&Stream, &bool)| {
+                *peeked || stream.0.shared.with(|core| is_readable(core, stream.0.at.slot))
+            };
             let mut ready: Vec<bool> = streams.iter().zip(&peeked).map(is_ready).collect();
-            ready.push(core.listeners.get(&self.number).is_some_and(|state| !state.arrived.is_empty()));
+            ready.push(self.parts.is_readable());
             ready.contains(&true).then_some(Ok(ready))
         };
-        let register = |core: &mut Core, waker: &Waker| {
+        let register = |waker: &Waker| {
             for stream in streams {
-                await_bytes(core, stream.0.at.slot, waker);
+                stream.0.shared.with(|core| await_bytes(core, stream.0.at.slot, waker));
             }
-            if let Some(state) = core.listeners.get_mut(&self.number) {
-                state.waker = Some(waker.clone());
-            }
+            self.parts.register(waker);
         };
         match self.board.0.wait(Some(after(timeout)), look, register) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(vec![false; streams.len() + 1]),
             result => result,
         }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.board.0.shared.with(|core| core.unlisten(self.number));
     }
 }

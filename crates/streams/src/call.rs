@@ -1,15 +1,19 @@
 //! Attaches a client to a board, given the board's name or the path of its socket.
 
-use super::{ClientService, boards, greeting};
+use super::greeting::{Answer, Greeting, TOKEN_BYTES};
+use super::known::Shared;
+use super::shards::Shards;
+use super::{ClientService, boards};
 use kiban_attach::Layout;
-use kiban_os::channel::{Channel, FRONT_BYTES, PendingChannel};
+use kiban_os::channel::{Channel, PendingChannel};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::names::left_out;
 use kiban_os::wait::timespec;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a new client waits for the board's answer.
@@ -18,7 +22,8 @@ pub const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Settings of an attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Limit of concurrent streams.
+    /// Limit of concurrent streams. On a board that is divided into shards, each shard has room for more than
+    /// its even part, so there may be more in all.
     pub streams: usize,
     /// Buffer size of each direction of a stream between client and board, in bytes: a power of two. A writer
     /// that waits for room wakes when half of the buffer is free.
@@ -40,30 +45,87 @@ impl Settings {
     ///
     /// # Errors
     /// If the settings are invalid, or no board listens at the socket.
-    pub fn call_board(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
-        self.call_by(PendingChannel::connect_to_board, door)
+    pub fn call_board(self, door: &Path) -> io::Result<Attaching> {
+        Attaching::start(self, PendingChannel::connect_to_board, door)
     }
 
     /// Connects to a board's socket at an explicit path. Does not wait for the board's answer.
     ///
     /// # Errors
     /// If the settings are invalid, or no board listens at the socket.
-    pub fn call(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
-        self.call_by(PendingChannel::connect_at, door)
+    pub fn call(self, door: &Path) -> io::Result<Attaching> {
+        Attaching::start(self, PendingChannel::connect_at, door)
     }
+}
 
-    fn call_by(
-        self,
-        call: fn(&Path, &[u8], usize) -> io::Result<PendingChannel>,
-        door: &Path,
-    ) -> io::Result<(PendingChannel, Layout)> {
-        let layout = Layout::new(FRONT_BYTES, self.streams, self.room_bytes).ok_or_else(|| {
+/// A function that connects to a board's socket.
+type Call = fn(&Path, &[u8], usize) -> io::Result<PendingChannel>;
+
+/// An attachment that is being set up: one channel after the other.
+pub struct Attaching {
+    greeting: Greeting,
+    call: Call,
+    door: PathBuf,
+    /// The channel for whose answer this waits.
+    half: PendingChannel,
+    memory_bytes: usize,
+    channels: Vec<Arc<Shared>>,
+}
+
+impl Attaching {
+    fn start(settings: Settings, call: Call, door: &Path) -> io::Result<Attaching> {
+        let Settings { streams, room_bytes, .. } = settings;
+        let greeting = Greeting { streams, room_bytes, further: None };
+        let layout = greeting.layout(1).ok_or_else(|| {
             let message =
                 "invalid settings: use 1 to 16384 streams, with buffers of 4 KiB to 16 MiB (a power of two)";
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
-        let half = call(door, &greeting(self.streams, self.room_bytes), memory_bytes(layout))?;
-        Ok((half, layout))
+        let memory_bytes = memory_bytes(layout);
+        let half = call(door, &greeting.to_bytes(), memory_bytes)?;
+        Ok(Attaching { greeting, call, door: door.into(), half, memory_bytes, channels: Vec::new() })
+    }
+
+    /// Returns the attachment once the board has answered for all channels. Otherwise, wait until
+    /// [`Attaching::file`], which differs each time, is readable.
+    ///
+    /// # Errors
+    /// If the board refuses or exits.
+    pub fn complete(&mut self) -> io::Result<Option<Shards>> {
+        loop {
+            let bytes = self.memory_bytes;
+            let Some(channel) = self.half.complete(bytes..=bytes)? else { return Ok(None) };
+            let answer = Answer::from_bytes(channel.answer())?;
+            let shards = answer.map_or(1, |answer| answer.shards.into());
+            let layout = self.greeting.layout(shards).expect("a part of a layout that is within the limits");
+            self.channels.push(Arc::new(Shared::new(channel, layout, shards)));
+            let token = answer.map_or([0; TOKEN_BYTES], |answer| answer.token);
+            if self.channels.len() >= shards {
+                return Shards::new(std::mem::take(&mut self.channels), token[0].into()).map(Some);
+            }
+            let greeting = Greeting { further: Some((self.channels.len() as u16, token)), ..self.greeting };
+            self.memory_bytes = memory_bytes(layout);
+            self.half = (self.call)(&self.door, &greeting.to_bytes(), self.memory_bytes)?;
+        }
+    }
+
+    /// Returns the file that is readable once the board has answered.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.half.as_fd()
+    }
+
+    /// Waits until the board has answered.
+    ///
+    /// # Errors
+    /// If the board refuses, or does not answer within [`ATTACH_TIMEOUT`].
+    pub(crate) fn wait(mut self) -> io::Result<Shards> {
+        let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
+        loop {
+            if let Some(shards) = self.complete()? {
+                return Ok(shards);
+            }
+            wait_for(self.file(), until)?;
+        }
     }
 }
 

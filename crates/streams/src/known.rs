@@ -1,4 +1,4 @@
-//! A client's state for one attachment: slots, listeners, and the tasks that wait for them.
+//! A client's state for one channel of an attachment: slots, listeners, and the tasks that wait for them.
 //!
 //! Purpose          process the board's indications, both for a runtime's tasks, which store their wakers
 //!                  here, and for drivers, which poll.
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::task::Waker;
 
-/// The number of slots that each listener offers to the board in advance.
+/// The number of slots that each listener offers to the board in advance, on all shards together.
 const SLOTS_OFFERED: usize = 16;
 
 /// Marks a slot that was returned to the board. The board may have reassigned the slot since.
@@ -42,6 +42,8 @@ pub struct Slot {
     pub local: Option<SocketAddr>,
     /// Why the stream has ended.
     pub ended: Option<EndReason>,
+    /// The shard that must open the stream, if that is another one.
+    pub other_shard: Option<u16>,
     /// The pieces of the requested statistics so far; `None` if they were not requested.
     statistics: Option<Result<Vec<u8>, EndReason>>,
     /// The task that waits for bytes to read.
@@ -62,6 +64,8 @@ impl Slot {
 pub struct ListenerState {
     /// The board's answer to the listen request, or `None` until it arrives.
     result: Option<Result<SocketAddr, EndReason>>,
+    /// Whether the board only checks whether it could listen.
+    only_checks: bool,
     offered: usize,
     /// Streams that the program has not accepted yet.
     pub arrived: VecDeque<Accepted>,
@@ -81,19 +85,22 @@ pub struct Core {
     pub is_gone: bool,
     /// Tasks that wait for a free slot.
     pub slot_waiters: Vec<Waker>,
+    /// The number of slots that each listener offers to the board in advance.
+    offered_max: usize,
     /// The number of the next listener. Numbers are not reused immediately, because indications for a closed
     /// listener may still arrive.
     next: u16,
 }
 
 impl Core {
-    fn new(memory: &Region, layout: Layout) -> Core {
+    fn new(memory: &Region, layout: Layout, shards: usize) -> Core {
         Core {
             client: Client::new(memory, layout),
             slots: (0..layout.slots()).map(|_| Slot::default()).collect(),
             listeners: BTreeMap::new(),
             is_gone: false,
             slot_waiters: Vec::new(),
+            offered_max: SLOTS_OFFERED.div_ceil(shards),
             next: 0,
         }
     }
@@ -146,6 +153,12 @@ impl Core {
             Indication::Ended { slot, why } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     state.ended = Some(why);
+                    state.wake();
+                }
+            }
+            Indication::OtherShard { slot, shard } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    (state.other_shard, state.ended) = (Some(shard), Some(EndReason::InUse));
                     state.wake();
                 }
             }
@@ -228,13 +241,32 @@ impl Core {
     /// # Errors
     /// If there are already [`LISTENERS_MAX`] listeners.
     pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
+        let listen = |listener| Request::Listen { listener, local, shares: false };
+        self.begin_to_listen(ListenerState::default(), listen)
+    }
+
+    /// Has the board check whether it could listen, without doing so, and choose the port. Returns the number
+    /// under which [`Core::listening`] reports the result.
+    ///
+    /// # Errors
+    /// Same as for [`Core::listen`].
+    pub fn check_listen(&mut self, local: SocketAddr) -> io::Result<u16> {
+        let state = ListenerState { only_checks: true, ..ListenerState::default() };
+        self.begin_to_listen(state, |listener| Request::CheckListen { listener, local })
+    }
+
+    fn begin_to_listen(
+        &mut self,
+        state: ListenerState,
+        request: impl FnOnce(u16) -> Request,
+    ) -> io::Result<u16> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         if self.listeners.len() >= LISTENERS_MAX || self.listeners.contains_key(&number) {
             return Err(end_error(EndReason::TooMany));
         }
-        self.listeners.insert(number, ListenerState::default());
-        self.request(Request::Listen { listener: number, local, shares: false });
+        self.listeners.insert(number, state);
+        self.request(request(number));
         Ok(number)
     }
 
@@ -270,7 +302,9 @@ impl Core {
     /// Stops listening, and closes streams that the program has not accepted.
     pub fn unlisten(&mut self, listener: u16) {
         if let Some(waiting) = self.listeners.remove(&listener) {
-            self.request(Request::Unlisten { listener });
+            if !waiting.only_checks && !matches!(waiting.result, Some(Err(_))) {
+                self.request(Request::Unlisten { listener });
+            }
             waiting.arrived.into_iter().for_each(|accepted| self.give_up(accepted.slot));
         }
     }
@@ -348,7 +382,8 @@ impl Core {
     pub fn offer(&mut self) {
         for (&listener, waiting) in &mut self.listeners {
             while matches!(waiting.result, Some(Ok(_)))
-                && waiting.offered + waiting.arrived.len() < SLOTS_OFFERED
+                && !waiting.only_checks
+                && waiting.offered + waiting.arrived.len() < self.offered_max
             {
                 let Some(slot) = self.client.claim() else { return };
                 if self.client.request(Request::Offer { listener, slot }).is_err() {
@@ -382,7 +417,7 @@ impl Core {
     }
 }
 
-/// The state of an attachment, and the channel to the board.
+/// The state of one channel to the board.
 pub struct Shared {
     core: Mutex<Core>,
     /// The shared memory, and the socket that belongs to it.
@@ -391,8 +426,9 @@ pub struct Shared {
 
 impl Shared {
     /// Returns the initial state.
-    pub fn new(channel: Channel, layout: Layout) -> Shared {
-        Shared { core: Mutex::new(Core::new(channel.region(), layout)), channel }
+    /// On a board with `shards` shards, this is one of as many channels.
+    pub fn new(channel: Channel, layout: Layout, shards: usize) -> Shared {
+        Shared { core: Mutex::new(Core::new(channel.region(), layout, shards)), channel }
     }
 
     /// Runs `work` on the state, and then wakes the board if it must handle a request.

@@ -2,6 +2,8 @@
 //!
 //! Socket           `NAME.streams` in the user's socket directory ([`kiban_os::unix::names`]). It is a Unix
 //!                  socket over which the board passes a memfd of the requested length to the client.
+//! Shards           to a board that is divided into shards, a client has such a channel for each shard, all
+//!                  over the same socket ([`shards`]).
 //! Access           only the user who runs the board, and root, have access. Root's clients search the
 //!                  directories of all users, which may contain anything. Therefore, [`names::call`] checks
 //!                  each socket before it connects, and the number of files examined is limited.
@@ -28,14 +30,15 @@
 pub mod blocking;
 pub mod call;
 pub mod datagrams;
+mod greeting;
 pub mod known;
 pub mod nonblocking;
+pub mod shards;
 
 pub use call::Settings;
+pub use greeting::{Answer, Greeting, TOKEN_BYTES};
 pub use kiban_attach::EndReason;
 
-use kiban_attach::Layout;
-use kiban_os::channel::FRONT_BYTES;
 use kiban_os::unix::names::{self, folders_of_boards};
 use rustix::net::SocketType;
 use std::io;
@@ -125,28 +128,6 @@ impl ClientService {
 /// Returns the path of a board's socket for unmodified programs.
 pub fn run_socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.sockets"))
-}
-
-/// Returns a client's greeting, which consists of two numbers that determine the layout of its memory.
-pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
-    [(slots as u32).to_be_bytes(), (room as u32).to_be_bytes()].concat()
-}
-
-/// Parses a client's greeting.
-///
-/// # Errors
-/// If it is malformed or exceeds the limits.
-pub fn parse_greeting(greeting: &[u8]) -> io::Result<Layout> {
-    let (words, rest) = greeting.as_chunks::<4>();
-    let layout = match (words, rest) {
-        ([slots, room], []) => {
-            Layout::new(FRONT_BYTES, u32::from_be_bytes(*slots) as usize, u32::from_be_bytes(*room) as usize)
-        }
-        _ => None,
-    };
-    layout.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "invalid greeting: the client uses another version")
-    })
 }
 
 /// Converts the reason for a stream's end to an I/O error.

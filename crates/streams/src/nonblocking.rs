@@ -8,14 +8,12 @@
 //! Blocking         only attaching and [listening](Board::listen) block. They wait at most ten seconds for
 //!                  the board's answer.
 
-use super::call::{
-    ATTACH_TIMEOUT, Settings, complete, is_no_listener, memory_bytes, named, no_listener_error, wait_for,
-};
+use super::call::{ATTACH_TIMEOUT, Attaching, Settings, is_no_listener, named, no_listener_error, wait_for};
 use super::known::{Accepted, Core, GIVEN_BACK, Shared};
+use super::shards::{ShardListener, Shards};
 use super::{ClientService, board_gone_error, end_error};
-use kiban_attach::{EndReason, Layout, Request};
+use kiban_attach::{EndReason, Request};
 use kiban_base::SharedBytes;
-use kiban_os::channel::PendingChannel;
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::names::folders_of_boards;
 use std::io;
@@ -26,7 +24,7 @@ use std::sync::Arc;
 
 /// An attachment to a board in another process. Clones share the attachment.
 #[derive(Clone)]
-pub struct Board(Arc<Shared>);
+pub struct Board(Arc<Shards>);
 
 impl std::fmt::Debug for Board {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -45,10 +43,10 @@ impl Board {
         let mut why = no_listener_error(ClientService::Streams, &board);
         for folder in folders_of_boards() {
             let called = settings.call_board(&ClientService::Streams.path(&folder, &board));
-            match called.and_then(|(half, layout)| Board::attach_to(half, layout)) {
+            match called.and_then(Attaching::wait) {
                 Err(error) if is_no_listener(&error) => {}
                 Err(error) => why = io::Error::new(error.kind(), format!("board {board}: {error}")),
-                attached => return attached,
+                attached => return attached.map(|shards| Board(Arc::new(shards))),
             }
         }
         Err(why)
@@ -59,18 +57,12 @@ impl Board {
     /// # Errors
     /// Same as for [`Board::attach`].
     pub fn attach_at(door: &Path, settings: Settings) -> io::Result<Board> {
-        let (half, layout) = settings.call(door)?;
-        Board::attach_to(half, layout)
+        Ok(Board(Arc::new(settings.call(door)?.wait()?)))
     }
 
     /// Returns the attachment's state, for callers that wait in another way.
-    pub(super) fn into_shared(self) -> Arc<Shared> {
+    pub(super) fn into_shards(self) -> Arc<Shards> {
         self.0
-    }
-
-    fn attach_to(half: PendingChannel, layout: Layout) -> io::Result<Board> {
-        let channel = complete(half, memory_bytes(layout))?;
-        Ok(Board(Arc::new(Shared::new(channel, layout))))
     }
 
     /// Starts to connect. `from` is a local address and port on the board; port 0 lets the board choose a
@@ -79,11 +71,18 @@ impl Board {
     /// # Errors
     /// If all streams of this attachment are in use, or the board has exited.
     pub fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
-        let slot = self
-            .0
-            .with(|core| core.connect(from, to))
-            .unwrap_or_else(|| Err(end_error(EndReason::TooMany)))?;
-        Ok(Stream { shared: self.0.clone(), slot, local: None, remote: to })
+        let (shared, slot) = self.connect_on(None, from, to)?;
+        let bound = from.filter(|from| from.port() != 0).map(|from| (self.clone(), from));
+        Ok(Stream { shared, slot, local: None, remote: to, bound })
+    }
+
+    fn connect_on(
+        &self,
+        shard: Option<u16>,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+    ) -> io::Result<(Arc<Shared>, u32)> {
+        self.0.connect(shard, from, to).unwrap_or_else(|| Err(end_error(EndReason::TooMany)))
     }
 
     /// Listens on an address of the board; the unspecified address means all of the board's addresses. With
@@ -115,44 +114,33 @@ impl Board {
     /// # Errors
     /// If this attachment has too many listeners.
     pub fn start_listen(&self, local: SocketAddr) -> io::Result<Listener> {
-        let number = self.0.with(|core| core.listen(local))?;
-        Ok(Listener { shared: self.0.clone(), number, local })
+        ShardListener::start(self.0.clone(), local).map(Listener)
     }
 
-    /// Returns the file, which becomes readable when the board rings the bell, and is hung up when the board
-    /// exits.
+    /// Returns the file, which becomes readable when the board rings the bell or exits.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.0.channel.socket()
+        self.0.file()
     }
 
     /// Drains the file, and processes the board's indications. Returns whether the board has exited; if it
     /// has, its streams also return errors.
     pub fn is_gone(&self) -> bool {
-        let hung_up = self.0.channel.is_gone();
-        self.0.with(|core| {
-            // Send queued requests even if there was no indication, because the ring may now have room for
-            // them.
-            core.process_indications();
-            if hung_up && !core.is_gone {
-                core.end();
-            }
-            core.is_gone
-        })
+        self.0.is_gone()
     }
 
     /// Arms the bell before the driver sleeps.
     pub fn arm(&self) {
-        self.0.channel.own_bell().arm();
+        self.0.arm();
     }
 
     /// Returns whether the bell has stayed silent since it was armed.
     pub fn is_armed(&self) -> bool {
-        self.0.channel.own_bell().is_armed()
+        self.0.is_armed()
     }
 
     /// Disarms the bell after a sleep. If the bell was rung, returns the time at which it was first rung.
     pub fn disarm(&self) -> Option<u64> {
-        self.0.channel.own_bell().disarm()
+        self.0.disarm()
     }
 }
 
@@ -162,6 +150,9 @@ pub struct Stream {
     slot: u32,
     local: Option<SocketAddr>,
     remote: SocketAddr,
+    /// Until the stream is connected: the board and the local address, if a port was given. The stream may
+    /// belong to another shard.
+    bound: Option<(Board, SocketAddr)>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -176,8 +167,21 @@ impl Stream {
     /// # Errors
     /// If the connection failed.
     pub fn is_connected(&mut self) -> io::Result<bool> {
-        if self.local.is_none() {
-            self.local = self.shared.with(|core| core.opened(self.slot)).transpose()?;
+        if self.local.is_some() {
+            return Ok(true);
+        }
+        let slot = self.slot;
+        if let Some((board, from)) = &self.bound
+            && let Some(shard) = self.shared.with(|core| core.slots[slot as usize].other_shard)
+        {
+            let (shared, slot) = board.connect_on(Some(shard), Some(*from), self.remote)?;
+            let old = std::mem::replace(&mut self.shared, shared);
+            old.with(|core| core.give_up(std::mem::replace(&mut self.slot, slot)));
+            return Ok(false);
+        }
+        self.local = self.shared.with(|core| core.opened(slot)).transpose()?;
+        if self.local.is_some() {
+            self.bound = None;
         }
         Ok(self.local.is_some())
     }
@@ -280,22 +284,18 @@ impl Drop for Stream {
 }
 
 /// A listener on the board.
-pub struct Listener {
-    shared: Arc<Shared>,
-    number: u16,
-    local: SocketAddr,
-}
+pub struct Listener(ShardListener);
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({})", self.local)
+        write!(f, "Listener({})", self.local_addr())
     }
 }
 
 impl Listener {
     /// Returns the local address.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.0.local_addr()
     }
 
     /// Returns whether the board is listening. From then on, [`Listener::local_addr`] returns the port that
@@ -304,9 +304,7 @@ impl Listener {
     /// # Errors
     /// If the address is in use, or the board has exited.
     pub fn is_listening(&mut self) -> io::Result<bool> {
-        let address = self.shared.with(|core| core.listening(self.number)).transpose()?;
-        self.local = address.unwrap_or(self.local);
-        Ok(address.is_some())
+        Ok(self.0.listening().transpose()?.is_some())
     }
 
     /// Returns the next stream, if a peer has connected.
@@ -314,26 +312,18 @@ impl Listener {
     /// # Errors
     /// If the board has exited.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
-        let accepted = self.shared.with(|core| core.accept(self.number)).transpose()?;
-        Ok(accepted.map(|Accepted { slot, local, remote }| Stream {
-            shared: self.shared.clone(),
+        let stream = |(shared, Accepted { slot, local, remote })| Stream {
+            shared,
             slot,
             local: Some(local),
             remote,
-        }))
+            bound: None,
+        };
+        Ok(self.0.accept().transpose()?.map(stream))
     }
 
     /// Returns whether [`Listener::accept`] would return a stream or an error.
     pub fn is_readable(&self) -> bool {
-        self.shared.with(|core| {
-            let arrived = core.listeners.get(&self.number).is_some_and(|waiting| !waiting.arrived.is_empty());
-            arrived || core.is_gone
-        })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.shared.with(|core| core.unlisten(self.number));
+        self.0.is_readable()
     }
 }

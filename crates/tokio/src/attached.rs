@@ -2,13 +2,13 @@
 
 use kiban_os::clock::machine_nanos;
 use kiban_os::wait::{LONG, YieldLimiter};
-use kiban_streams::known::{Core, Shared};
-use std::sync::OnceLock;
+use kiban_streams::shards::Shards;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// State shared by streams, listeners and the task.
 pub(super) struct Attached {
-    pub(super) shared: Shared,
+    pub(super) shards: Arc<Shards>,
     pub(super) spin: Duration,
     pub(super) offers: YieldLimiter,
     pub(super) task: OnceLock<tokio::task::AbortHandle>,
@@ -22,11 +22,6 @@ impl Drop for Attached {
 }
 
 impl Attached {
-    /// Runs `work` on the attachment's state.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
-        self.shared.with(work)
-    }
-
     /// Returns whether a reader that has had no data since `began` (nanoseconds of CLOCK_MONOTONIC) should
     /// keep spinning.
     pub(super) fn may_spin(&self, began: u64) -> bool {

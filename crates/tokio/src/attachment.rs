@@ -4,29 +4,29 @@
 //!                  for its stream.
 //! Spinning         a reader without data spins for a while ([`Settings::spin`]) before it sleeps, so that a
 //!                  quick response needs no wake-up.
-//! Locking          all streams of an attachment share one lock, which is held while bytes are copied. A
-//!                  program with several busy threads should attach once per thread.
+//! Locking          all streams of an attachment share one lock, or one for each shard of the board, which is
+//!                  held while bytes are copied. A program with several busy threads should attach once per
+//!                  thread.
 
 use super::attached::Attached;
-use super::stream::{Listener, Stream};
-use kiban_attach::Layout;
-use kiban_os::channel::{Channel, PendingChannel};
+use super::stream::{Listener, Stream, poll_until};
+use super::unix::register_file;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_os::wait::YieldLimiter;
 use kiban_streams::ClientService;
 use kiban_streams::call::{
-    ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
+    ATTACH_TIMEOUT, Attaching, Settings, is_no_listener, named, no_answer_error, no_listener_error,
 };
-use kiban_streams::known::{Accepted, Core, Shared};
+use kiban_streams::known::Accepted;
+use kiban_streams::shards::{ShardListener, Shards};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Poll};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
+use std::task::{Poll, Waker};
+use tokio::io::unix::AsyncFd;
 
 /// An attachment to a board of another process.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl Attachment {
         for folder in folders_of_boards() {
             let called = settings.call_board(&service.path(&folder, &board));
             let attached = match called {
-                Ok((half, layout)) => Attachment::attach_to(half, layout, settings).await,
+                Ok(attaching) => Attachment::attach_to(attaching, settings).await,
                 Err(error) => Err(error),
             };
             match attached {
@@ -99,20 +99,18 @@ impl Attachment {
     /// # Panics
     /// If called outside a tokio runtime.
     pub async fn attach_at(door: &Path, settings: Settings) -> io::Result<Attachment> {
-        let (half, layout) = settings.call(door)?;
-        Attachment::attach_to(half, layout, settings).await
+        Attachment::attach_to(settings.call(door)?, settings).await
     }
 
-    async fn attach_to(half: PendingChannel, layout: Layout, settings: Settings) -> io::Result<Attachment> {
-        let channel = match tokio::time::timeout(ATTACH_TIMEOUT, complete(half, memory_bytes(layout))).await {
-            Ok(channel) => channel?,
+    async fn attach_to(attaching: Attaching, settings: Settings) -> io::Result<Attachment> {
+        let shards = match tokio::time::timeout(ATTACH_TIMEOUT, complete(attaching)).await {
+            Ok(shards) => Arc::new(shards?),
             Err(_) => return Err(no_answer_error()),
         };
-        let socket = register_socket(channel.socket())?;
-        let (shared, task) = (Shared::new(channel, layout), OnceLock::new());
+        let (file, task) = (register(shards.file())?, OnceLock::new());
         let attached =
-            Arc::new(Attached { shared, spin: settings.spin, offers: YieldLimiter::default(), task });
-        let task = tokio::spawn(listen(Arc::downgrade(&attached), socket));
+            Arc::new(Attached { shards, spin: settings.spin, offers: YieldLimiter::default(), task });
+        let task = tokio::spawn(listen(Arc::downgrade(&attached), file));
         attached.task.get_or_init(|| task.abort_handle());
         Ok(Attachment(attached))
     }
@@ -131,29 +129,32 @@ impl Attachment {
     /// Same as for [`Attachment::connect`]; also if the address does not belong to the board, or the port is
     /// in use.
     pub async fn connect_from(&self, local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Stream> {
-        let claim = |cx: &mut Context<'_>| {
-            self.0.with(|core| match core.connect(local, remote) {
-                Some(slot) => Poll::Ready(slot),
-                None => {
-                    core.slot_waiters.push(cx.waker().clone());
-                    Poll::Pending
+        let mut shard = None;
+        loop {
+            let claim = || self.0.shards.connect(shard, local, remote);
+            let register = |waker: &Waker| {
+                for shared in self.0.shards.channels() {
+                    shared.with(|core| core.slot_waiters.push(waker.clone()));
                 }
-            })
-        };
-        let slot = poll_fn(claim).await?;
-        // From this point on, dropping the stream returns the slot.
-        let mut stream = Stream::new(self.0.clone(), Accepted { slot, local: remote, remote });
-        let opened = |cx: &mut Context<'_>| {
-            self.0.with(|core| match core.opened(slot) {
-                Some(local) => Poll::Ready(local),
-                None => {
-                    core.slots[slot as usize].reader = Some(cx.waker().clone());
-                    Poll::Pending
+            };
+            let (shared, slot) = poll_until(claim, register).await?;
+            // From this point on, dropping the stream returns the slot.
+            let at = Accepted { slot, local: remote, remote };
+            let mut stream = Stream::new(self.0.clone(), shared.clone(), at);
+            let opened = poll_until(
+                || shared.with(|core| core.opened(slot)),
+                |waker| shared.with(|core| core.slots[slot as usize].reader = Some(waker.clone())),
+            );
+            match opened.await {
+                Ok(local) => {
+                    stream.set_local(local);
+                    return Ok(stream);
                 }
-            })
-        };
-        stream.set_local(poll_fn(opened).await?);
-        Ok(stream)
+                Err(error) => {
+                    shard = Some(shared.with(|core| core.slots[slot as usize].other_shard).ok_or(error)?);
+                }
+            }
+        }
     }
 
     /// Listens on an address of the board; the unspecified address means all of them. If the port is 0, the
@@ -162,53 +163,53 @@ impl Attachment {
     /// # Errors
     /// If the address is in use or does not belong to the board.
     pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
-        let number = self.0.with(|core| core.listen(local))?;
-        let mut listener = Listener::new(self.0.clone(), number, local);
-        listener.set_local(listener.wait(|core| core.listening(number)).await?);
-        Ok(listener)
+        let mut parts = ShardListener::start(self.0.shards.clone(), local)?;
+        let listening = poll_fn(|cx| {
+            let found = parts.listening().or_else(|| {
+                parts.register(cx.waker());
+                parts.listening()
+            });
+            found.map_or(Poll::Pending, Poll::Ready)
+        });
+        listening.await?;
+        Ok(Listener::new(self.0.clone(), parts))
     }
 }
 
-/// Registers a duplicate of a socket with the runtime.
-fn register_socket(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
-    UnixStream::from_std(socket.try_clone_to_owned()?.into())
+/// Registers a duplicate of a file with the runtime.
+fn register(file: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    register_file(file.try_clone_to_owned()?)
 }
 
-/// Waits for the board's answer.
-async fn complete(mut half: PendingChannel, bytes: usize) -> io::Result<Channel> {
-    let socket = register_socket(half.as_fd())?;
+/// Waits for the board's answers.
+async fn complete(mut attaching: Attaching) -> io::Result<Shards> {
     loop {
-        if let Some(channel) = half.complete(bytes..=bytes)? {
-            return Ok(channel);
+        if let Some(shards) = attaching.complete()? {
+            return Ok(shards);
         }
-        socket.readable().await?;
-        // `PendingChannel` has read the answer itself, so clear the runtime's readiness.
-        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        // Each answer arrives at another file.
+        register(attaching.file())?.readable().await?.retain_ready();
     }
 }
 
 /// Processes indications whenever the board rings.
-async fn listen(attached: Weak<Attached>, socket: UnixStream) {
+async fn listen(attached: Weak<Attached>, file: AsyncFd<OwnedFd>) {
     loop {
         {
             // The attachment and all its streams have been dropped.
             let Some(attached) = attached.upgrade() else { return };
-            attached.shared.channel.own_bell().arm();
-            // Process the indications that arrived before the bell was armed.
-            attached.with(Core::process_indications);
+            attached.shards.arm();
+            // Process the indications that arrived before the bells were armed.
+            attached.shards.process_indications();
         }
         // An error means that the runtime is shutting down.
-        let woken = socket.readable().await;
+        let woken = file.readable().await;
         let Some(attached) = attached.upgrade() else { return };
-        attached.shared.channel.own_bell().disarm();
-        // The channel drains the bytes. Clear the runtime's readiness first, so that a byte that arrives
-        // later is noticed.
-        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-        if woken.is_err() || attached.shared.channel.is_gone() {
-            return attached.with(|core| {
-                core.process_indications();
-                core.end();
-            });
+        attached.shards.disarm();
+        // Draining the file comes last, so that what arrives later is noticed.
+        let is_lost = woken.map(|mut ready| ready.clear_ready()).is_err();
+        if attached.shards.is_gone() || is_lost {
+            return attached.shards.end();
         }
     }
 }

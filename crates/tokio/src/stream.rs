@@ -4,13 +4,14 @@ use super::attached::Attached;
 use kiban_attach::Request;
 use kiban_os::clock::machine_nanos;
 use kiban_streams::board_gone_error;
-use kiban_streams::known::{Accepted, Core, GIVEN_BACK, Slot};
+use kiban_streams::known::{Accepted, Core, GIVEN_BACK, Shared, Slot};
+use kiban_streams::shards::ShardListener;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A TCP stream on the board.
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// sent.
 pub struct Stream {
     attached: Arc<Attached>,
+    shared: Arc<Shared>,
     at: Accepted,
 }
 
@@ -29,8 +31,8 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(super) fn new(attached: Arc<Attached>, at: Accepted) -> Stream {
-        Stream { attached, at }
+    pub(super) fn new(attached: Arc<Attached>, shared: Arc<Shared>, at: Accepted) -> Stream {
+        Stream { attached, shared, at }
     }
 
     pub(super) fn set_local(&mut self, local: SocketAddr) {
@@ -50,13 +52,13 @@ impl Stream {
     /// Sets TCP_NODELAY, that is, whether short segments are sent at once instead of waiting for ACKs (RFC
     /// 9293 §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
-        self.attached.with(|core| core.request(Request::Nagle { slot: self.at.slot, is_on: !nodelay }));
+        self.shared.with(|core| core.request(Request::Nagle { slot: self.at.slot, is_on: !nodelay }));
     }
 
     /// Aborts the stream: the peer receives a reset.
     pub fn reset(mut self) {
         let slot = std::mem::replace(&mut self.at.slot, GIVEN_BACK);
-        self.attached.with(|core| core.request(Request::Abort { slot }));
+        self.shared.with(|core| core.request(Request::Abort { slot }));
     }
 
     /// Spins until `look` returns a result or the time for spinning is over. In the latter case, `wait`
@@ -69,14 +71,14 @@ impl Stream {
         let slot = self.at.slot;
         let began = machine_nanos();
         loop {
-            if let Some(found) = self.attached.with(|core| look(core)) {
+            if let Some(found) = self.shared.with(|core| look(core)) {
                 return Poll::Ready(found);
             }
             if !self.attached.may_spin(began) {
                 break;
             }
         }
-        self.attached.with(|core| {
+        self.shared.with(|core| {
             // Arm the bell, then look once more, because the board rings the bell only for later events.
             core.client.arm(slot);
             match look(core) {
@@ -146,7 +148,7 @@ impl AsyncWrite for Stream {
 
     /// Sends a FIN after the data written so far.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let finished = self.attached.with(|core| core.client.finish(self.at.slot));
+        let finished = self.shared.with(|core| core.client.finish(self.at.slot));
         Poll::Ready(finished.map_err(|_| board_gone_error()))
     }
 }
@@ -154,7 +156,7 @@ impl AsyncWrite for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.at.slot != GIVEN_BACK {
-            self.attached.with(|core| core.give_up(self.at.slot));
+            self.shared.with(|core| core.give_up(self.at.slot));
         }
     }
 }
@@ -162,28 +164,23 @@ impl Drop for Stream {
 /// A listener on the board.
 pub struct Listener {
     attached: Arc<Attached>,
-    number: u16,
-    local: SocketAddr,
+    parts: ShardListener,
 }
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({})", self.local)
+        write!(f, "Listener({})", self.local_addr())
     }
 }
 
 impl Listener {
-    pub(super) fn new(attached: Arc<Attached>, number: u16, local: SocketAddr) -> Listener {
-        Listener { attached, number, local }
-    }
-
-    pub(super) fn set_local(&mut self, local: SocketAddr) {
-        self.local = local;
+    pub(super) fn new(attached: Arc<Attached>, parts: ShardListener) -> Listener {
+        Listener { attached, parts }
     }
 
     /// Returns the local address.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.parts.local_addr()
     }
 
     /// Accepts the next stream.
@@ -191,33 +188,25 @@ impl Listener {
     /// # Errors
     /// If the board has exited.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        let accepted = self.wait(|core| core.accept(self.number)).await?;
-        Ok((Stream::new(self.attached.clone(), accepted), accepted.remote))
-    }
-
-    /// Waits until the board has an indication for this listener.
-    pub(super) async fn wait<T>(
-        &self,
-        mut look: impl FnMut(&mut Core) -> Option<io::Result<T>>,
-    ) -> io::Result<T> {
-        poll_fn(|cx: &mut Context<'_>| {
-            self.attached.with(|core| match look(core) {
-                Some(found) => Poll::Ready(found),
-                None => {
-                    let Some(waiting) = core.listeners.get_mut(&self.number) else {
-                        return Poll::Ready(Err(board_gone_error()));
-                    };
-                    waiting.waker = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-            })
-        })
-        .await
+        let accepted = poll_until(|| self.parts.accept(), |waker| self.parts.register(waker));
+        let (shared, at) = accepted.await?;
+        Ok((Stream::new(self.attached.clone(), shared, at), at.remote))
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.attached.with(|core| core.unlisten(self.number));
-    }
+/// Waits until `look` returns a result. `register` stores the task's waker where the events are reported that
+/// it waits for.
+pub(super) async fn poll_until<T>(
+    mut look: impl FnMut() -> Option<io::Result<T>>,
+    register: impl Fn(&Waker),
+) -> io::Result<T> {
+    poll_fn(|cx: &mut Context<'_>| {
+        // Look again after registering, because only later events are reported.
+        let found = look().or_else(|| {
+            register(cx.waker());
+            look()
+        });
+        found.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }

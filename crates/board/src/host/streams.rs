@@ -170,6 +170,17 @@ impl Host<'_> {
         self.board.stack.open(Upper::Host(self.consumer), owner, local, remote)
     }
 
+    /// Returns the shard that must open a stream from a given port, if that is another one than this. With an
+    /// unspecified address, the route determines the address.
+    pub fn other_shard_of(&self, mut local: SocketAddr, remote: SocketAddr) -> Option<u16> {
+        let shard = self.board.stack.ip.shard.as_ref()?;
+        if local.ip().is_unspecified() {
+            local.set_ip(self.source_for(remote.ip())?);
+        }
+        let its = shard.steering.of_flow(local, remote);
+        (its != shard.number).then_some(its as u16)
+    }
+
     /// Opens a stream from an address of this board and a port. With an unspecified address, the route
     /// determines the address; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43). The program
     /// that intercepts ([`intercept`](Self::intercept)) may open streams from any address.

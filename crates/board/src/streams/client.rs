@@ -372,6 +372,11 @@ impl<C: Chunk> ClientStreams<C> {
         match ask {
             Request::Connect { slot, local, remote } => {
                 let Some(state) = self.take(slot, State::Opening) else { return Ok(false) };
+                if let Some(shard) = host.other_shard(local, remote) {
+                    state.ended = Some(EndReason::InUse);
+                    self.pending_indications.push_back(Indication::OtherShard { slot, shard });
+                    return Ok(true);
+                }
                 match host.open(owner, local, remote) {
                     Ok(stream) => {
                         state.stream = Some(stream);
@@ -390,6 +395,13 @@ impl<C: Chunk> ClientStreams<C> {
                 let result = host.listen(owner, local).map(|(number, local)| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
+                    local
+                });
+                self.pending_indications.push_back(Indication::Listening { listener, result });
+            }
+            Request::CheckListen { listener, local } => {
+                let result = host.listen(owner, local).map(|(number, local)| {
+                    host.unlisten(number);
                     local
                 });
                 self.pending_indications.push_back(Indication::Listening { listener, result });

@@ -45,6 +45,10 @@ pub trait Provider {
         local: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> Result<StreamId, HostError>;
+    /// Returns the other shard of the board to which a stream from a given local port belongs.
+    fn other_shard(&mut self, _local: Option<SocketAddr>, _remote: SocketAddr) -> Option<u16> {
+        None
+    }
     /// Listens for an owner; see [`listen`](super::listen).
     ///
     /// # Errors
@@ -100,6 +104,10 @@ impl Provider for Host<'_> {
         remote: SocketAddr,
     ) -> Result<StreamId, HostError> {
         self.open_for(owner, local, remote)
+    }
+
+    fn other_shard(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> Option<u16> {
+        self.other_shard_of(local.filter(|local| local.port() != 0)?, remote)
     }
 
     fn listen(&mut self, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {

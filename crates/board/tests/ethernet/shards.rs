@@ -3,9 +3,11 @@
 use crate::common::hub::*;
 use crate::common::packets::{echo_packet, udp_packet};
 use crate::helpers::*;
-use kiban_base::RngKey;
+use kiban_attach::{Client, Indication, Layout, Request};
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
 use kiban_base::numbers::ether_type;
+use kiban_base::{Region, RngKey};
+use kiban_board::streams::ClientStreams;
 use kiban_board::{BoardConfig, ShardConfig, Steering};
 use kiban_tcpip::wire::arp::{self, Operation};
 use std::net::{IpAddr, SocketAddr};
@@ -84,4 +86,31 @@ fn udp_counts_a_datagram_only_at_the_shard_that_may_have_its_socket() {
     for name in ["datagrams_in", "no_socket"] {
         assert_eq!(hub.count(0, "udp", name), 0, "{name}");
     }
+}
+
+#[test]
+fn a_stream_from_a_given_port_is_opened_on_the_shard_of_its_flow_only() {
+    let mut hubs = [0, 1].map(shard);
+    let mut opened = [0, 0];
+    for port in 20_000..20_064 {
+        for ip in [ip4(0), IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)] {
+            let answers = hubs.each_mut().map(|hub| {
+                let layout = Layout::new(0, 1, 4096).expect("within bounds");
+                let memory = Region::new(0, layout.bytes());
+                let (mut client, mut streams) =
+                    (Client::new(&memory, layout), ClientStreams::new(&memory, layout));
+                let slot = client.claim().expect("it is free");
+                let (local, remote) = (Some(SocketAddr::new(ip, port)), SocketAddr::new(PEER, 80));
+                client.request(Request::Connect { slot, local, remote }).expect("a correct board");
+                streams.process_requests(&mut hub.boards[0].host()).expect("a correct client");
+                let answer = client.next_indication().expect("a correct board");
+                streams.disconnect(&mut hub.boards[0].host());
+                answer
+            });
+            let other = |shard| Some(Indication::OtherShard { slot: 0, shard });
+            assert!(answers == [None, other(0)] || answers == [other(1), None], "{port}: {answers:?}");
+            opened[usize::from(answers[0].is_some())] += 1;
+        }
+    }
+    assert!(opened[0] > 0 && opened[1] > 0, "{opened:?}");
 }

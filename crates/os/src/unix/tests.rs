@@ -159,7 +159,7 @@ fn a_file_instead_of_memory_is_rejected_without_blocking() {
     let memory = memory.each_ref().map(AsFd::as_fd);
     for files in [&[near.as_fd()][..], &[memory[0], near.as_fd()], &[memory[0], memory[1], memory[2]]] {
         let (peer, theirs) = pair(SocketType::STREAM);
-        send(&theirs, b"kiban-s4", files, SendFlags::empty()).expect("a good message");
+        send(&theirs, b"kiban-s5", files, SendFlags::empty()).expect("a good message");
         drop(theirs);
         at_once(move || {
             let error = peer.receive_memory(&mut [0; 99]).expect_err("not what is wanted");
@@ -191,7 +191,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     // (`WAITING_MAX`) allow.
     for round in 0..200 {
         let caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
-        far.push(send_lingering(&caller, b"kiban-s4", SendFlags::empty()));
+        far.push(send_lingering(&caller, b"kiban-s5", SendFlags::empty()));
         if round % 2 == 0 {
             drop(caller);
         }

@@ -9,17 +9,24 @@
 //!                  ([`ClientBells`]).
 //! Trust            the board accepts no descriptors from clients. If a client sends any, another thread
 //!                  closes them ([`kiban_os::unix`]).
+//! Shards           on a divided board, each shard has a part of the service. A client has a channel to each,
+//!                  which its part serves alone. Shard 0 takes the greetings, and passes the further channels
+//!                  of a client on ([`ShardLink`]): those whose greeting has the token that it has given the
+//!                  client with the first. A client that violates the protocol on one channel loses all.
 //! End              when a client exits or disconnects, its streams are closed. Data that it has already
 //!                  written is still sent, as long as its peers read at `MINIMUM_RATE`, and unless TCP holds
 //!                  data that it has not read (see `Provider::close`). A client that violates the protocol is
 //!                  disconnected, and all its streams are reset.
-//! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all clients together. A client reserves
-//!                  its streams when it attaches. Further clients are counted, and refused with the reason.
+//! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all clients together, of which each
+//!                  shard has an even part. A client reserves its streams when it attaches: on each shard
+//!                  those of its channel ([`Greeting::layout`]). Further clients are counted, and refused
+//!                  with the reason. A client gets one channel to each shard.
 
 use super::clients::{Entrance, LISTENER, admit};
 use super::counters::ServiceCounters;
 use super::pace::Pace;
 use super::service::{Service, SessionLimits};
+use super::shard_link::{ITEMS_PER_TURN, ShardLink};
 use kiban_base::{Instant, Slice};
 use kiban_board::streams::{Chunk, ClientStreams, Provider};
 use kiban_board::{Completion, Host, StreamId};
@@ -28,8 +35,10 @@ use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
 use kiban_os::clock::machine_nanos;
 use kiban_os::lines::ClientLog;
 use kiban_os::lock;
+use kiban_os::random;
 use kiban_os::wait::Doorbell;
-use kiban_streams::parse_greeting;
+use kiban_streams::call::memory_bytes;
+use kiban_streams::{Answer, Greeting, TOKEN_BYTES};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,7 +53,7 @@ const LINGER: Duration = Duration::from_secs(60);
 const CLIENTS_MAX: usize = 256;
 /// Timeout of a client's greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// Limit on the memory shared with one client, in bytes.
+/// Limit on the memory shared with one client, in bytes. Further channels have only what they use.
 const MEMORY_BYTES_MAX: usize = 8 << 30;
 
 /// The bells of all clients; armed before the board's thread sleeps.
@@ -154,6 +163,22 @@ impl<C> Client<C> {
     }
 }
 
+/// What the parts of the service on the shards of a board pass to each other.
+pub(super) enum Handed {
+    /// A further channel of a client of shard 0. Its greeting has arrived.
+    Channel(u64, PendingChannel),
+    /// A client has violated the protocol. Other shards inform shard 0, which informs all of them, after it
+    /// has passed them the client's channels.
+    CutOff(u64),
+}
+
+/// The further channels of a client.
+struct FurtherChannels {
+    token: [u8; TOKEN_BYTES],
+    /// Whether each shard has its channel.
+    given: Vec<bool>,
+}
+
 /// The service.
 pub struct Attach<E: Edge = Tcp> {
     edge: E,
@@ -162,7 +187,12 @@ pub struct Attach<E: Edge = Tcp> {
     chime: Arc<ClientBells>,
     files: EpollSet,
     entrance: Entrance<ChannelListener>,
+    /// The parts on other shards, if the board is divided.
+    link: Option<ShardLink<Handed>>,
+    is_closed: bool,
     clients: BTreeMap<u64, Client<E::Chunk>>,
+    /// On shard 0 of a divided board, the further channels of attached clients.
+    further: BTreeMap<u64, FurtherChannels>,
     next: u32,
     /// The summed counters of clients that have disconnected.
     past: ServiceCounters,
@@ -190,12 +220,30 @@ impl<E: Edge> Attach<E> {
             chime,
             files,
             entrance: Entrance::default(),
+            link: None,
+            is_closed: false,
             clients,
+            further: BTreeMap::new(),
             next: 0,
             past,
             lines,
             ready,
         })
+    }
+
+    /// Makes this the part of the service on one shard of a board. Of the parts, only shard 0's listens.
+    #[must_use]
+    pub(super) fn with_link(self, link: Option<ShardLink<Handed>>) -> Attach<E> {
+        Attach { link, ..self }
+    }
+
+    fn is_first_shard(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.number() == 0)
+    }
+
+    /// Returns the number of clients that have not disconnected.
+    fn clients_here(&self) -> usize {
+        self.clients.values().filter(|client| !matches!(client, Client::Gone(..))).count()
     }
 
     fn on_callers(&mut self, now: Instant) {
@@ -205,62 +253,171 @@ impl<E: Edge> Attach<E> {
             }
             let number = u64::from(self.next);
             self.next = self.next.wrapping_add(1);
-            let here = self.clients.values().filter(|client| !matches!(client, Client::Gone(..))).count();
-            let watch = || self.files.watch(&half, number, Interest::READ);
-            match admit("clients", here, CLIENTS_MAX, watch) {
+            match self.watch_caller(number, &half) {
                 Ok(()) => drop(self.clients.insert(number, Client::Caller(half, now + GREETING))),
-                Err(why) => {
-                    half.refuse(&why);
-                    self.lines.log_disconnect(&half, why);
-                    self.past.refused += 1;
-                }
+                Err(why) => self.refuse(&half, &why),
             }
         }
+    }
+
+    fn watch_caller(&self, number: u64, half: &PendingChannel) -> Result<(), String> {
+        let watch = || self.files.watch(half, number, Interest::READ);
+        admit("clients", self.clients_here(), CLIENTS_MAX, watch)
+    }
+
+    fn refuse(&mut self, half: &PendingChannel, why: &str) {
+        half.refuse(why);
+        self.lines.log_disconnect(half, why);
+        self.past.refused += 1;
     }
 
     /// Removes a client and stops watching its socket. The socket may be closed later, by another thread.
     fn remove(&mut self, number: u64) -> Option<Client<E::Chunk>> {
         let client = self.clients.remove(&number)?;
+        self.further.remove(&number);
         client.forget_at(&self.files);
         Some(client)
     }
 
     /// Handles a readable client socket: a greeting, a wake-up, or a disconnect.
     fn on_client(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
-        let free = self.bounds.sessions_max.saturating_sub(self.slots());
         match self.clients.get_mut(&number) {
-            Some(Client::Caller(half, _)) => match attached(half, free) {
-                Ok(None) => return,
-                Ok(Some((streams, channel))) => {
-                    self.chime.add(&channel);
-                    self.clients.insert(number, Client::Attached(streams, channel));
-                }
-                Err(NotTaken::AsksFor { streams }) => {
-                    self.lines.log_disconnect(
-                        &*half,
-                        format!("too many streams: {streams} requested, {free} free: raise `sessions`"),
-                    );
-                    self.past.refused += 1;
-                    self.remove(number);
-                    return;
-                }
-                Err(NotTaken::Misunderstood(error)) => {
-                    // A client that only checks whether the service exists disconnects without sending a
-                    // greeting.
-                    if error.kind() != io::ErrorKind::ConnectionReset {
-                        self.lines.log_disconnect(&*half, format!("invalid greeting: {error}"));
-                    }
-                    self.past.errors += 1;
-                    self.remove(number);
-                    return;
-                }
-            },
+            Some(Client::Caller(half, _)) => {
+                let greeting = match half.caller().map(|hello| hello.map(Greeting::from_bytes)) {
+                    Ok(None) => return,
+                    Ok(Some(greeting)) => greeting.inspect_err(|error| half.refuse(&error.to_string())),
+                    Err(error) => Err(error),
+                };
+                let Some(Client::Caller(half, _)) = self.clients.remove(&number) else { return };
+                self.on_greeting(number, half, greeting);
+            }
             Some(Client::Attached(_, channel)) if channel.is_gone() => {
                 return self.on_gone(number, host, now);
             }
             Some(Client::Attached(..) | Client::Gone(..)) | None => {}
         }
         self.work(number, host);
+    }
+
+    fn on_greeting(&mut self, number: u64, half: PendingChannel, greeting: io::Result<Greeting>) {
+        match greeting {
+            Ok(greeting @ Greeting { further: None, .. }) => return self.attach(number, half, &greeting),
+            Ok(Greeting { further: Some((shard, token)), .. }) => {
+                let _ = self.files.forget(&half);
+                return self.pass_on(half, shard.into(), token);
+            }
+            // A client that only checks whether the service exists disconnects without sending a greeting.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            Err(error) => self.lines.log_disconnect(&half, format!("invalid greeting: {error}")),
+        }
+        let _ = self.files.forget(&half);
+        self.past.errors += 1;
+    }
+
+    /// Attaches a client whose greeting has arrived and whose socket is watched under its number.
+    fn attach(&mut self, number: u64, mut half: PendingChannel, greeting: &Greeting) {
+        let shards = self.link.as_ref().map_or(1, ShardLink::parts);
+        let free = self.bounds.sessions_max.saturating_sub(self.slots());
+        let layout = greeting.layout(shards).expect("the greeting is valid");
+        let mut token = greeting.further.map(|(_, token)| token);
+        let mut is_full = false;
+        let bytes_max = greeting.further.map_or(MEMORY_BYTES_MAX, |_| memory_bytes(layout));
+        let accepted = half.complete_if(0..=bytes_max, |_, bytes| {
+            if bytes < layout.bytes() {
+                return Err("the requested memory is too small for the requested streams".into());
+            }
+            let streams = layout.slots();
+            is_full = streams > free;
+            if is_full {
+                return Err(format!("too many streams: {streams} requested, {free} free: raise `sessions`"));
+            }
+            if shards > 1 && token.is_none() {
+                token = Some(random::bytes().map_err(|error| error.to_string())?);
+            }
+            Ok(token.map_or_else(Vec::new, |token| Answer { shards: shards as u16, token }.to_bytes()))
+        });
+        match accepted {
+            Ok(Some(channel)) => {
+                let channel = Arc::new(channel);
+                self.chime.add(&channel);
+                let streams = ClientStreams::new(channel.region(), layout);
+                self.clients.insert(number, Client::Attached(streams, channel));
+                if let (Some(token), None) = (token, greeting.further) {
+                    let given = (0..shards).map(|shard| shard == 0).collect();
+                    self.further.insert(number, FurtherChannels { token, given });
+                }
+            }
+            // Its message has arrived, so this does not happen.
+            Ok(None) => {}
+            Err(error) => {
+                let _ = self.files.forget(&half);
+                if is_full {
+                    self.lines.log_disconnect(&half, error);
+                    self.past.refused += 1;
+                } else {
+                    self.lines.log_disconnect(&half, format!("invalid greeting: {error}"));
+                    self.past.errors += 1;
+                }
+            }
+        }
+    }
+
+    /// Passes a further channel of a client on to its shard.
+    fn pass_on(&mut self, half: PendingChannel, shard: usize, token: [u8; TOKEN_BYTES]) {
+        let client = self.further.iter_mut().find(|(_, further)| further.token == token);
+        let why = match (client, &self.link) {
+            (Some((number, further)), Some(link)) if further.given.get(shard) == Some(&false) => {
+                if link.has_room(shard) {
+                    further.given[shard] = true;
+                    return link.pass(shard, Handed::Channel(*number, half));
+                }
+                "too many clients wait for this shard"
+            }
+            _ => "invalid greeting: there is no such channel, or it exists already",
+        };
+        self.refuse(&half, why);
+    }
+
+    fn take_handed(&mut self, host: &mut Host<'_>) {
+        for _ in 0..ITEMS_PER_TURN {
+            match self.link.as_ref().and_then(ShardLink::take) {
+                None => return,
+                Some(Handed::Channel(number, half)) => {
+                    self.on_channel(number, half);
+                    self.work(number, host);
+                }
+                Some(Handed::CutOff(number)) => {
+                    self.end_client(number, host);
+                    if self.is_first_shard() {
+                        self.pass_cut_off(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles a further channel of a client of shard 0.
+    fn on_channel(&mut self, number: u64, mut half: PendingChannel) {
+        let Ok(Some(Ok(greeting))) = half.caller().map(|hello| hello.map(Greeting::from_bytes)) else {
+            return;
+        };
+        let watched = match self.is_closed || self.clients.contains_key(&number) {
+            true => Err("the service is closed".into()),
+            false => self.watch_caller(number, &half),
+        };
+        match watched {
+            Ok(()) => self.attach(number, half, &greeting),
+            Err(why) => self.refuse(&half, &why),
+        }
+    }
+
+    /// Informs the other shards that a client has violated the protocol.
+    fn pass_cut_off(&self, number: u64) {
+        match &self.link {
+            Some(link) if link.number() == 0 => link.pass_to_all(|| Handed::CutOff(number)),
+            Some(link) => link.pass(0, Handed::CutOff(number)),
+            None => {}
+        }
     }
 
     /// Disconnects clients whose greeting is overdue; if `now` is `None`, disconnects all that have not sent
@@ -322,16 +479,23 @@ impl<E: Edge> Attach<E> {
 
     /// Disconnects a client that has violated the protocol.
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
-        let streams = match self.remove(number) {
-            Some(Client::Attached(streams, channel)) => {
+        match self.clients.get(&number) {
+            Some(Client::Attached(_, channel)) => {
                 self.lines.log_disconnect(channel.socket(), "protocol error in the shared memory");
-                streams
             }
-            Some(Client::Gone(streams, ..)) => streams,
+            Some(Client::Gone(..)) => {}
             _ => return,
-        };
+        }
         self.past.errors += 1;
-        self.end(number, streams, host);
+        self.end_client(number, host);
+        self.pass_cut_off(number);
+    }
+
+    /// Resets all streams of a client.
+    fn end_client(&mut self, number: u64, host: &mut Host<'_>) {
+        if let Some(Client::Attached(streams, _) | Client::Gone(streams, ..)) = self.remove(number) {
+            self.end(number, streams, host);
+        }
     }
 
     fn end(&mut self, number: u64, mut streams: ClientStreams<E::Chunk>, host: &mut Host<'_>) {
@@ -382,44 +546,6 @@ impl<E: Edge> Attach<E> {
     }
 }
 
-/// A client's streams, and its channel.
-type AttachedClient<C> = (ClientStreams<C>, Arc<Channel>);
-
-/// Why a client is not admitted.
-enum NotTaken {
-    /// The client requested more streams than are free.
-    AsksFor {
-        streams: usize,
-    },
-    Misunderstood(io::Error),
-}
-
-/// Completes a client's greeting if it has arrived; otherwise returns `None`. `free` is the number of streams
-/// that can still be reserved.
-fn attached<C: Chunk>(half: &mut PendingChannel, free: usize) -> Result<Option<AttachedClient<C>>, NotTaken> {
-    let (mut asked, mut layout) = (0, None);
-    let accepted = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
-        let its = parse_greeting(hello).map_err(|error| error.to_string())?;
-        if bytes < its.bytes() {
-            return Err("the requested memory is too small for the requested streams".into());
-        }
-        asked = its.slots();
-        if asked > free {
-            return Err(format!("too many streams: {asked} requested, {free} free: raise `sessions`"));
-        }
-        layout = Some(its);
-        Ok(())
-    });
-    match (accepted, layout) {
-        (Ok(Some(channel)), Some(layout)) => {
-            Ok(Some((ClientStreams::new(channel.region(), layout), Arc::new(channel))))
-        }
-        (Ok(_), _) => Ok(None),
-        (Err(_), _) if asked > free => Err(NotTaken::AsksFor { streams: asked }),
-        (Err(error), _) => Err(NotTaken::Misunderstood(error)),
-    }
-}
-
 /// Adds a client's counters.
 fn add<C: Chunk>(counters: &mut ServiceCounters, streams: &ClientStreams<C>) {
     let own = streams.counters();
@@ -434,6 +560,9 @@ fn add<C: Chunk>(counters: &mut ServiceCounters, streams: &ClientStreams<C>) {
 
 impl<E: Edge> Service for Attach<E> {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
+        if !self.is_first_shard() {
+            return Ok(());
+        }
         self.entrance.open_at(&self.path, &self.files, ChannelListener::open_at)
     }
 
@@ -460,6 +589,7 @@ impl<E: Edge> Service for Attach<E> {
     }
 
     fn close(&mut self, _: &mut Host<'_>) {
+        self.is_closed = true;
         self.entrance.close();
         self.remove_callers(None);
     }
@@ -498,10 +628,12 @@ impl<E: Edge> Service for Attach<E> {
     fn is_ready(&self) -> bool {
         let asks =
             |client: &Client<E::Chunk>| matches!(client, Client::Attached(streams, _) if streams.is_ready());
-        self.edge.has_spent() || self.clients.values().any(asks)
+        let has_handed = self.link.as_ref().is_some_and(ShardLink::has_waiting);
+        has_handed || self.edge.has_spent() || self.clients.values().any(asks)
     }
 
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.take_handed(host);
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         self.files.ready(&mut ready);

@@ -1,6 +1,6 @@
 //! Creates a service from its plan, for an undivided board or for the shards of a board.
 
-use super::attach::{Attach, ClientBells, Tcp};
+use super::attach::{self, Attach, ClientBells, Tcp};
 use super::forward::Forward;
 use super::http::disk::Folder;
 use super::http::{Http, HttpConfig};
@@ -9,7 +9,8 @@ use super::osi::Osi;
 use super::plain::{Plain, Role};
 use super::rdma::Rdma;
 use super::service::{Service, SessionLimits};
-use super::sockets::{Link, Sockets};
+use super::shard_link::ShardLink;
+use super::sockets::{self, Sockets};
 use crate::config::{Endpoint, Kind, ServicePlan};
 use kiban_board::Steering;
 use kiban_os::Waker;
@@ -22,6 +23,12 @@ use std::sync::Arc;
 /// If a directory does not exist, or the process has run out of descriptors.
 pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn Service>> {
     make_with(plan, chime, None)
+}
+
+/// The link of a service's part on one shard to the others.
+enum Link {
+    Attach(ShardLink<attach::Handed>),
+    Sockets(sockets::Link),
 }
 
 /// Creates a service, or with `link` its part on one shard.
@@ -47,14 +54,24 @@ fn make_with(
             Box::new(Http::new(on_board()?, Box::new(folder), config))
         }
         Kind::Attach { path } => {
-            Box::new(Attach::new(Tcp, path.clone(), bounds, chime.clone()).map_err(say)?)
+            let link = match link {
+                Some(Link::Attach(link)) => Some(link),
+                _ => None,
+            };
+            Box::new(Attach::new(Tcp, path.clone(), bounds, chime.clone()).map_err(say)?.with_link(link))
         }
         Kind::Osi { path } => {
             Box::new(Attach::new(Osi::default(), path.clone(), bounds, chime.clone()).map_err(say)?)
         }
         Kind::Rdma { path } => Box::new(Rdma::new(path.clone(), bounds, chime.clone()).map_err(say)?),
         Kind::Net(config) => Box::new(Net::new(config.clone(), bounds).map_err(say)?),
-        Kind::Sockets { path } => Box::new(Sockets::new(path.clone(), bounds, link).map_err(say)?),
+        Kind::Sockets { path } => {
+            let link = match link {
+                Some(Link::Sockets(link)) => Some(link),
+                _ => None,
+            };
+            Box::new(Sockets::new(path.clone(), bounds, link).map_err(say)?)
+        }
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })
 }
@@ -75,7 +92,14 @@ pub(crate) fn make_parts(
     wakers: &[Waker],
 ) -> io::Result<(Box<dyn Service>, Vec<Maker>)> {
     let links: Vec<Option<Link>> = match plan.kind {
-        Kind::Sockets { .. } => Link::between(steering, wakers).into_iter().map(Some).collect(),
+        Kind::Attach { .. } => {
+            let links = ShardLink::between(steering, wakers).into_iter();
+            links.map(|link| Some(Link::Attach(link))).collect()
+        }
+        Kind::Sockets { .. } => {
+            let links = sockets::Link::between(steering, wakers).into_iter();
+            links.map(|link| Some(Link::Sockets(link))).collect()
+        }
         _ if runs_everywhere(plan) => wakers.iter().map(|_| None).collect(),
         _ => vec![None],
     };
@@ -88,12 +112,12 @@ pub(crate) fn make_parts(
     Ok((first, links.map(maker).collect()))
 }
 
-/// Returns whether a service runs on every shard. Others that open files or sockets of this host, or serve
-/// programs, run on shard 0 only.
+/// Returns whether a service runs on every shard. The others run on shard 0 only.
 pub(crate) fn runs_everywhere(plan: &ServicePlan) -> bool {
     match &plan.kind {
-        Kind::Echo | Kind::Discard | Kind::Source { .. } | Kind::Http { .. } | Kind::Sockets { .. } => true,
+        Kind::Echo | Kind::Discard | Kind::Source { .. } | Kind::Http { .. } => true,
+        Kind::Attach { .. } | Kind::Sockets { .. } => true,
         Kind::Forward { .. } => matches!(plan.listen, Endpoint::Board(_)),
-        Kind::Net(_) | Kind::Attach { .. } | Kind::Osi { .. } | Kind::Rdma { .. } => false,
+        Kind::Net(_) | Kind::Osi { .. } | Kind::Rdma { .. } => false,
     }
 }

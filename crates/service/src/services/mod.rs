@@ -10,7 +10,7 @@
 //!                  time is an argument, so services also run in the simulator. Only `forward`, `net`,
 //!                  `attach`, `osi`, `rdma` and `sockets` use the system's file descriptors.
 //! Shards           on a divided board, most services have a part on every shard (`make.rs`). Those of
-//!                  `sockets` pass requests to each other.
+//!                  `attach` and `sockets` pass work to each other.
 //! Limits           each service limits its sessions and shares them among peer addresses (`slots.rs`);
 //!                  further connections are reset and counted. Once a second, idle sessions are ended.
 //! Reload           services can be added and removed while the board runs. A removed service stops

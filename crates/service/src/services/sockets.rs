@@ -286,11 +286,7 @@ impl Sockets {
             Request::Connect { local, remote, .. } | Request::ConnectFast { local, remote } => {
                 match local.filter(|local| local.port() != 0) {
                     // Without a route, shard 0 refuses the request.
-                    Some(local) if local.ip().is_unspecified() => {
-                        let local = SocketAddr::new(host.source_for(remote.ip())?, local.port());
-                        link.steering().of_flow(local, remote)
-                    }
-                    Some(local) => link.steering().of_flow(local, remote),
+                    Some(local) => host.other_shard_of(local, remote)?.into(),
                     None => {
                         self.next_shard = (self.next_shard + 1) % link.parts();
                         self.next_shard

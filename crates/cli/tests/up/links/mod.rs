@@ -7,4 +7,5 @@ pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod ping;
 mod shards;
+mod shards_attached;
 mod snooping;

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 
 /// Connections enough that each of two shards gets some, except with a probability of 2^-63.
-const CONNECTIONS: usize = 64;
+pub(super) const CONNECTIONS: usize = 64;
 
 /// Opens connections to the board's echo service, and echoes on all of them several times.
 fn echoing() -> Vec<TcpStream> {
@@ -22,12 +22,12 @@ fn echoing() -> Vec<TcpStream> {
     streams
 }
 
-fn board(link: &str, shards: usize) -> String {
+pub(super) fn board(link: &str, shards: usize) -> String {
     format!("shards = {shards}\n{}{ECHO}", lan(link, "", 1500))
 }
 
 /// Returns a number of each shard.
-fn of_shards(status: &Value, what: impl Fn(&Value) -> &Value) -> Vec<u64> {
+pub(super) fn of_shards(status: &Value, what: impl Fn(&Value) -> &Value) -> Vec<u64> {
     let shards = status["shards"].as_array().unwrap_or_else(|| panic!("no shards: {status}"));
     shards.iter().map(|shard| what(shard).as_u64().expect("a number")).collect()
 }

@@ -311,7 +311,7 @@ fn a_ring_index_that_jumps_or_goes_back_harms_only_its_program() {
 /// Sends a greeting and receives the memory; `offered` is sent with the greeting.
 fn memfd_of(dir: &TestDir, greeting: &Greeting, bytes: u64, offered: Option<&OwnedFd>) -> Option<OwnedFd> {
     let socket = UnixStream::connect(dir.0.join("kiban/lab.rdma")).expect("the board listens");
-    let hello = [&b"kiban-s4"[..], &bytes.to_le_bytes(), &greeting.to_bytes()].concat();
+    let hello = [&b"kiban-s5"[..], &bytes.to_le_bytes(), &greeting.to_bytes()].concat();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let lent = offered.map(|memory| [memory.as_fd()]);

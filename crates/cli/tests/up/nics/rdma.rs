@@ -220,8 +220,14 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
     if !enter() {
         return;
     }
+    for shards in ["", "shards = 2\n"] {
+        measure_over(&format!("{shards}{PORT}{ATTACH}"));
+    }
+}
+
+fn measure_over(board: &str) {
     let dir = TestDir::new("rdma-measure");
-    let _board = dir.up(&format!("{PORT}{ATTACH}"));
+    let _board = dir.up(board);
     for (what, operation) in [("pingpong", "--send"), ("pingpong", "--read"), ("stream", "--write")] {
         let (is_well, words) =
             told(&dir, &["rdma", what, operation, "--over", "board:lab", "--count", "50", "--quiet"]);

@@ -336,7 +336,7 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         return;
     }
     let dir = TestDir::new("vi-strangers");
-    let _board = dir.up(&format!("{PORT}{ATTACH}"));
+    let _board = dir.up(&format!("shards = 2\n{PORT}{ATTACH}"));
     let _server = serve(&dir, "board:lab@10.9.0.2");
     let pingpong = ["pingpong", "board@10.9.0.2"];
     measures(&dir, &pingpong);

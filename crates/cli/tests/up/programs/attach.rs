@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
+pub(crate) const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
 const BOARD: &str = "10.9.0.2";
 
 async fn attached(dir: &TestDir) -> Attachment {
@@ -21,7 +21,7 @@ async fn attached(dir: &TestDir) -> Attachment {
         .expect("it accepts the client")
 }
 
-fn at(host: &str, port: u16) -> SocketAddr {
+pub(crate) fn at(host: &str, port: u16) -> SocketAddr {
     SocketAddr::new(host.parse().expect("an address"), port)
 }
 
@@ -37,7 +37,7 @@ async fn echoes(stream: &mut Stream, words: &[u8]) {
 }
 
 /// Runs a test on a runtime whose threads stay in this network namespace.
-fn run_in_namespace(told: impl Future<Output = ()>) {
+pub(crate) fn run_in_namespace(told: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
 }
@@ -259,11 +259,11 @@ fn a_killed_or_corrupting_client_affects_no_other() {
 /// A client that attaches correctly and then fills its shared memory with random data.
 fn scribble(dir: &TestDir) {
     use kiban_os::channel::PendingChannel;
-    use kiban_streams::{greeting, parse_greeting};
-    let hello = greeting(4, 4096);
-    let bytes = parse_greeting(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
-    let mut half =
-        PendingChannel::connect_at(&dir.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
+    use kiban_streams::Greeting;
+    let hello = Greeting { streams: 4, room_bytes: 4096, further: None };
+    let bytes = hello.layout(1).expect("a good greeting").bytes().next_multiple_of(4096);
+    let mut half = PendingChannel::connect_at(&dir.0.join("kiban/lab.streams"), &hello.to_bytes(), bytes)
+        .expect("a door");
     let channel = loop {
         match half.complete(bytes..=bytes).expect("it accepts the client") {
             Some(channel) => break channel,

@@ -140,7 +140,7 @@ fn attacker() {
                 ] {
                     // Send the descriptor in three ways: instead of the shared memory; after a line; and in a
                     // message that the board has not yet read when it closes the connection.
-                    for bytes in [&b"kiban-s4\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
+                    for bytes in [&b"kiban-s5\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
                         let socket = caller(name, kind);
                         far.extend(attack(&socket, bytes));
                         if round % 2 == 0 {
@@ -165,11 +165,11 @@ fn attacker() {
                     let Ok(socket) = Peer::connect(&door("lab.streams"), SocketType::STREAM, false) else {
                         break;
                     };
-                    taken += usize::from(send(&socket, b"kiban-s4\0\0\0\x04\0\0\x10\0", file));
+                    taken += usize::from(send(&socket, b"kiban-s5\0\0\0\x04\0\0\x10\0", file));
                     kept.push(socket);
                 }
             }
-            "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s4")),
+            "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s5")),
             "kept" => far.extend(kept.iter().filter_map(|socket| attack(socket, b"x"))),
             // The board did close its descriptors: the peers receive a FIN after the data.
             "ends" => far.iter_mut().for_each(|far| {

@@ -121,7 +121,7 @@ impl Rdma {
                 Greeting::from_bytes(hello).ok_or("invalid greeting: the client uses another version")?;
             self.validate(&its, bytes)?;
             greeting = Some(its);
-            Ok(())
+            Ok(Vec::new())
         });
         let channel = match validated {
             Ok(Some(channel)) => channel,
