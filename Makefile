@@ -176,8 +176,10 @@ bench:
 	@if command -v tshark > /dev/null; then for origin in simulated kernel; do \
 		echo "tshark, $$origin:" && python3 crates/explain/tests/tshark.py "$(TARGET)/explain/$$origin" || exit 1; done; fi
 else
-bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=net: kiban net; BENCH=socks5: crates for tokio)
+bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=net: kiban net; BENCH=shards: boards on two cores, with Go also gVisor; BENCH=socks5: crates for tokio)
 	@scripts/need cargo gcc iproute2 $(if $(filter net,$(BENCH)),passt slirp4netns iperf3)
+	@# Without Go, the rows with gVisor are skipped.
+	@$(if $(filter shards,$(BENCH)),scripts/need golang-go || true)
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
 endif
 

@@ -38,7 +38,11 @@ const FAMILIES: [Family; 14] = [
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
     Family { name: "tcp", about: "TCP between two boards in memory against smoltcp", run: tcp::run },
-    Family { name: "shards", about: "two shards of a board against one, in memory", run: shards::run },
+    Family {
+        name: "shards",
+        about: "boards divided into shards: in memory, against the kernel, and modelled",
+        run: shards::run,
+    },
     Family {
         name: "link",
         about: "TCP with the kernel through TUN against a stub and two kernels",
@@ -84,6 +88,10 @@ fn main() -> ExitCode {
     }
     if std::env::var_os(net::ROLE).is_some() {
         net::run_client();
+        return ExitCode::SUCCESS;
+    }
+    if std::env::var_os(shards::ROLE).is_some() {
+        shards::serve();
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();

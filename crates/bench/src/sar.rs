@@ -86,7 +86,12 @@ impl Ports {
 
     /// Sends a burst through both ports; `arrivals` receives the reassembled frames.
     fn burst(&mut self) {
-        let Ports { memory, rng, copies, down, up, circuits, now, content, train, arrivals } = self;
+        self.segment();
+        self.reassemble();
+    }
+
+    fn segment(&mut self) {
+        let Ports { memory, copies, down, circuits, now, content, train, .. } = self;
         for number in 0..BURST {
             let mut pdu: Pdu = memory.pdus.take().expect("a block");
             pdu.push_head(HEAD_BYTES).fill(number as u8);
@@ -97,6 +102,10 @@ impl Ports {
         *now += std::time::Duration::from_millis(100);
         train.clear();
         down.advance(*now, train, copies);
+    }
+
+    fn reassemble(&mut self) {
+        let Ports { memory, rng, copies, up, now, train, arrivals, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
         up.cells(train, cx, arrivals);
     }
@@ -121,6 +130,22 @@ impl Ports {
             assert!(changes > self.train.len() * 9 / 10, "cells of the circuits alternate");
         }
     }
+}
+
+/// Returns the time to reassemble a cell of frames of 8240 bytes, in nanoseconds.
+pub(crate) fn reassembly_nanos(trial: &Trial) -> f64 {
+    let mut ports = Ports::new(1);
+    let clock = trial.clock();
+    let (mut nanos, mut cells) = (0, 0);
+    while nanos < trial.span_nanos() / 4 {
+        ports.segment();
+        let from = clock.now();
+        ports.reassemble();
+        nanos += clock.now().since(from).as_nanos() as u64;
+        cells += ports.train.len();
+        ports.arrivals.clear();
+    }
+    nanos as f64 / cells as f64
 }
 
 fn sample(trial: &mut Trial, circuits: usize) -> f64 {

@@ -56,7 +56,7 @@ impl Application {
 impl Program for Application {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) {
         let port = if self.direction == Direction::Receives { SINK } else { SOURCE };
-        host.listen(SocketAddr::from((BEHIND, port))).expect("the port is free");
+        host.listen(SocketAddr::from(([0; 4], port))).expect("the port is free");
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {

@@ -13,8 +13,7 @@ use super::flood::Flood;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::Instant;
 use kiban_board::{AtmPortConfig, Board, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
-use kiban_link::Address;
-use kiban_link::Driver;
+use kiban_link::{Address, AnyLink, Driver};
 use kiban_os::Clock;
 use kiban_os::clock::pin_thread;
 use kiban_os::random;
@@ -30,10 +29,28 @@ const OWN: [[u8; 4]; 2] = [[10, 9, 2, 1], [10, 9, 2, 2]];
 /// Returns the number of cells per second in the slower direction. `packed` puts several cells into a
 /// datagram; the line rate is `lines` times the rate of an OC-3c.
 pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64 {
+    run_with(packed, lines, cpu, length, &|link, _| link).per_second
+}
+
+/// The cells of a run.
+pub(super) struct Cells {
+    pub(super) per_second: f64,
+    /// Cells that have arrived at both boards since the start.
+    pub(super) arrived: u64,
+}
+
+/// Like [`run`], with links that `wrap` has changed.
+pub(super) fn run_with(
+    packed: bool,
+    lines: u64,
+    cpu: usize,
+    length: Duration,
+    wrap: &(dyn Fn(AnyLink, Clock) -> AnyLink + Sync),
+) -> Cells {
     let done = in_a_namespace(|| {
         pin_thread(cpu).map_err(|error| error.to_string())?;
         let clock = Clock::new();
-        let mut drivers = [driver(0, packed, lines, clock), driver(1, packed, lines, clock)];
+        let mut drivers = [0, 1].map(|side| driver(side, packed, lines, clock, wrap));
         // Let the streams reach their steady rates before measuring.
         turn_until(&mut drivers, clock, clock.now() + length / 2);
         let (before, from) = (arrived(&drivers), clock.now());
@@ -44,7 +61,7 @@ pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64
             let flood = driver.program::<Flood>(0).expect("it is there");
             assert!(flood.received() > 0, "payload arrives both ways");
         }
-        Ok(each[0].min(each[1]))
+        Ok(Cells { per_second: each[0].min(each[1]), arrived: after.iter().sum() })
     });
     done.expect("it worked before")
 }
@@ -61,7 +78,13 @@ fn arrived(drivers: &[Driver; 2]) -> [u64; 2] {
     [0, 1].map(|side| drivers[side].link_counters(0).expect("the link is there").units_in)
 }
 
-fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
+fn driver(
+    side: usize,
+    packed: bool,
+    lines: u64,
+    clock: Clock,
+    wrap: &dyn Fn(AnyLink, Clock) -> AnyLink,
+) -> Driver {
     let [own, peer] = [OWN[side], OWN[1 - side]].map(IpAddr::from);
     let ends = [(7000, 7001), (7001, 7000)][side];
     let form = if packed { ",packed" } else { "" };
@@ -85,7 +108,7 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
     let mut driver =
         Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
             .expect("files can be opened");
-    driver.attach(0, address.open().expect("the loopback accepts sockets"));
+    driver.attach(0, wrap(address.open().expect("the loopback accepts sockets"), clock));
     // One board opens the connection; both boards send.
     driver.add(Box::new(match side {
         0 => Flood::to(SocketAddr::new(peer, SINK), 1),

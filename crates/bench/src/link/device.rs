@@ -7,13 +7,13 @@ use kiban_os::interface;
 use std::net::IpAddr;
 
 /// The kernel's address, and the address of the board or stub behind the device.
-pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
-pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
+pub(crate) const KERNEL: [u8; 4] = [10, 9, 0, 1];
+pub(crate) const BEHIND: [u8; 4] = [10, 9, 0, 2];
 /// The ports of the board or stub. On connections to the first port it receives bytes; on connections to the
 /// second it sends bytes.
 pub(super) const SINK: u16 = 9;
 pub(super) const SOURCE: u16 = 19;
-pub(super) const DEVICE: &str = "kiban0";
+pub(crate) const DEVICE: &str = "kiban0";
 /// The number of bytes that an application reads or writes at a time.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 

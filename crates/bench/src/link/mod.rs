@@ -23,6 +23,7 @@
 mod attach;
 mod board;
 mod cells;
+mod costs;
 mod device;
 mod flood;
 mod idle;
@@ -31,6 +32,7 @@ mod sixty;
 mod stub;
 mod throughput;
 
-pub(crate) use device::in_a_namespace;
+pub(crate) use costs::{Kind, PacketCosts, of_cells, of_packets};
+pub(crate) use device::{BEHIND, DEVICE, KERNEL, in_a_namespace};
 pub(crate) use peer::{Wire, over_wire, received};
 pub(crate) use throughput::run;

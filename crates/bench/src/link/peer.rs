@@ -62,7 +62,7 @@ impl Wire {
     }
 }
 
-fn tell(program: &str, words: &str) {
+pub(super) fn tell(program: &str, words: &str) {
     let done = Command::new(program).args(words.split(' ')).status().expect("iproute2 is installed");
     assert!(done.success(), "{program} {words}");
 }

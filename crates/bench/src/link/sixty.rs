@@ -12,8 +12,7 @@ use super::flood::Flood;
 use super::peer::{self, Wire};
 use kiban_base::{Bell, Instant, Wait};
 use kiban_board::{Board, BoardConfig, EthernetPortConfig, MemoryConfig, PortConfig};
-use kiban_link::Address;
-use kiban_link::Driver;
+use kiban_link::{Address, AnyLink, Driver};
 use kiban_os::Clock;
 use kiban_os::clock::pin_thread;
 use kiban_os::random;
@@ -106,7 +105,8 @@ fn receive(listener: &TcpListener, length: Duration, clock: Clock) -> std::io::R
     })
 }
 
-fn board(clock: Clock, over: &AtomicBool) {
+/// Returns a board for the near end of the wire, and its link, a packet socket.
+pub(super) fn near_board() -> (Board, AnyLink) {
     let address: Address = "packet:lab0".parse().expect("an address");
     let mac = address.mac().expect("it is there").expect("it has one");
     let link = address.open().expect("raw sockets are permitted");
@@ -124,9 +124,12 @@ fn board(clock: Clock, over: &AtomicBool) {
         ports: vec![PortConfig::Ethernet(port)],
         ..BoardConfig::default()
     };
-    let mut driver =
-        Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
-            .expect("files can be opened");
+    (Board::new(&config, random::key().expect("the system has random numbers")), link)
+}
+
+fn board(clock: Clock, over: &AtomicBool) {
+    let (board, link) = near_board();
+    let mut driver = Driver::new(board, clock).expect("files can be opened");
     driver.attach(0, link);
     driver.add(Box::new(Flood::to(SocketAddr::from((Wire::FAR, SINK)), SESSIONS)));
     let mut waiting = driver.waiting(Wait::Adaptive);

@@ -24,7 +24,7 @@ mod host;
 mod network;
 mod server;
 
-pub(crate) use client::{ROLE, run as run_client};
+pub(crate) use client::{ROLE, ask, run as run_client};
 
 use crate::rows::wanted;
 use client::Way;

@@ -1,41 +1,47 @@
-//! Two shards of a board compared with one, in memory.
+//! Two boards in memory, divided into shards.
 //!
-//! Claim     two shards, each on a core of its own, have together at least 1.8 times the goodput of one.
-//! Joined    two divided boards hash with the same key, so the shards of a flow have the same number on both.
-//!           Each thread drives one shard of each board, and passes packets between them through queues.
+//! Joined    each thread drives one shard of each board, and passes packets between them through queues. If
+//!           both boards hash with the same key, the shards of a flow have the same number on both, and no
+//!           packet is handed on. With different keys, packets arrive at the wrong shard as with `packet:`,
+//!           in both directions.
+//! Rings     bounded queues of the standard library, as those of [`kiban_link::ShardRings`].
 //! Work      each shard of the first board opens [`STREAMS`] connections and writes while there is room; the
 //!           second board reads into a buffer. Packets have at most the MTU, are cut and merged at the ports,
 //!           and have computed and verified checksums.
-//! Checks    every shard has its own connections, no packet was handed on, and nothing was retransmitted.
+//! Checks    every shard has its own connections. With one key, no packet was handed on, and nothing was
+//!           retransmitted.
 //! Counted   payload bytes read, per wall-clock time, while all threads run.
-//! Left out  devices and the kernel; packets that arrive at the wrong shard.
+//! Left out  devices and the kernel.
 
 use kiban_base::{Instant, Pdu, RngKey};
 use kiban_board::{
-    Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig, ShardConfig,
-    Steering, StreamId,
+    Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, Parcel, PortConfig,
+    ShardConfig, Steering, StreamId,
 };
-use kiban_lab::{Bench, Options, Target, Trial, Unit};
-use kiban_os::clock::{Clock, allowed_cpus, pin_thread};
+use kiban_os::clock::{Clock, pin_thread};
 use kiban_tcpip::tcp;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Connections of each shard.
-const STREAMS: usize = 8;
-const MSS: u16 = 1460;
+pub(super) const STREAMS: usize = 8;
+pub(super) const MSS: u16 = 1460;
+/// Parcels that a ring holds, and that are taken from it in one turn, as those of a driver.
+const RING_PARCELS: usize = 1024;
+const PARCELS_PER_TURN: usize = 2 * kiban_link::BURST;
 const PORT: u16 = 80;
 const PIECE_BYTES: usize = 64 << 10;
 /// Time after which a shard no longer waits for the others, which have failed.
 const GIVE_UP: Duration = Duration::from_secs(300);
 
-fn address(side: usize) -> IpAddr {
+pub(super) fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-fn config(side: usize, shard: ShardConfig) -> BoardConfig {
+pub(super) fn config(side: usize, shard: Option<ShardConfig>) -> BoardConfig {
     let port = IpPortConfig {
         address: address(side),
         prefix: "10.0.0.0/24".parse().expect("a prefix"),
@@ -63,12 +69,41 @@ fn config(side: usize, shard: ShardConfig) -> BoardConfig {
         pdus: 4096,
     };
     let ports = vec![PortConfig::Ip(port)];
-    BoardConfig { memory, tcp, ports, shard: Some(shard), ..BoardConfig::default() }
+    BoardConfig { memory, tcp, ports, shard, ..BoardConfig::default() }
+}
+
+/// A shard's side of the rings between the shards of a board.
+pub(super) struct Rings {
+    inbox: Receiver<Parcel>,
+    outboxes: Vec<SyncSender<Parcel>>,
+    arrived: VecDeque<Parcel>,
+}
+
+impl Rings {
+    pub(super) fn between(shards: usize) -> Vec<Rings> {
+        let (outboxes, inboxes): (Vec<_>, Vec<_>) = (0..shards).map(|_| sync_channel(RING_PARCELS)).unzip();
+        let side = |inbox| Rings { inbox, outboxes: outboxes.clone(), arrived: VecDeque::new() };
+        inboxes.into_iter().map(side).collect()
+    }
+
+    /// Passes a board's parcels to the other shards. Packets that find a full ring are dropped.
+    pub(super) fn pass(&self, board: &mut Board) {
+        while let Some((to, parcel)) = board.parcel() {
+            let _ = self.outboxes[to].try_send(parcel);
+        }
+    }
+
+    /// Takes the parcels that have arrived.
+    pub(super) fn take(&mut self) -> &mut VecDeque<Parcel> {
+        self.arrived.extend(self.inbox.try_iter().take(PARCELS_PER_TURN));
+        &mut self.arrived
+    }
 }
 
 /// One shard of each of the two boards.
 struct Lane {
     boards: [Board; 2],
+    rings: [Rings; 2],
     wires: [VecDeque<Pdu>; 2],
     writable: VecDeque<StreamId>,
     piece: Vec<u8>,
@@ -81,11 +116,14 @@ impl Lane {
         clippy::disallowed_methods,
         reason = "both boards are in memory and behave the same in each run"
     )]
-    fn new(number: usize, steering: Steering) -> Lane {
-        let shard = ShardConfig { number, steering };
+    fn new(number: usize, steering: [Steering; 2], rings: [Rings; 2]) -> Lane {
         let key = |side| RngKey::for_simulation(2 * number as u64 + side);
         let mut lane = Lane {
-            boards: [0, 1].map(|side| Board::new(&config(side, shard), key(side as u64))),
+            boards: [0, 1].map(|side| {
+                let shard = ShardConfig { number, steering: steering[side] };
+                Board::new(&config(side, Some(shard)), key(side as u64))
+            }),
+            rings,
             wires: [VecDeque::new(), VecDeque::new()],
             writable: VecDeque::new(),
             piece: crate::noise::noise(1, PIECE_BYTES),
@@ -107,9 +145,13 @@ impl Lane {
     }
 
     fn work(&mut self, side: usize, now: Instant) {
-        let Lane { boards, wires, writable, piece, buffer, read } = self;
-        let board = &mut boards[side];
+        let Lane { boards, rings, wires, writable, piece, buffer, read } = self;
+        let (board, rings) = (&mut boards[side], &mut rings[side]);
         board.handle(Input::Packets { port: 0, packets: &mut wires[1 - side] }, now);
+        let parcels = rings.take();
+        if !parcels.is_empty() {
+            board.handle(Input::Parcels { parcels }, now);
+        }
         loop {
             match board.poll() {
                 Output::Transmit { pdu, .. } => wires[side].push_back(pdu),
@@ -138,7 +180,7 @@ impl Lane {
                 Output::Idle { .. } => break,
             }
         }
-        assert!(board.parcel().is_none(), "each flow stays at its shard");
+        rings.pass(board);
     }
 
     /// Runs turns until all shards have arrived at a point of the measurement.
@@ -149,6 +191,11 @@ impl Lane {
             self.turn(clock);
             assert!(clock.now() < give_up, "another shard has failed");
         }
+    }
+
+    /// Returns the number of packets that the shards of both boards have handed on.
+    fn handed_on(&self) -> u64 {
+        self.boards.iter().map(|board| board.counter("shard", "handed_on")).sum()
     }
 
     fn check(&self, zero: &[(&str, &str)]) {
@@ -165,17 +212,48 @@ const ZERO: [(&str, &str); 2] = [("shard", "handed_on"), ("tcp", "checksum_error
 /// Counters that are zero in a measurement.
 const ZERO_MEASURED: [(&str, &str); 3] = [ZERO[0], ZERO[1], ("tcp", "retransmits")];
 
-/// Returns the goodput of this number of shards, in Gbit/s. Checks that the counters `zero` are zero.
+/// The keys with which the two boards hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// One key: each packet arrives at the shard of its flow.
+    One,
+    /// Different keys: 1/N of the packets arrive at the shard of their flow.
+    Two,
+}
+
+/// What shards in memory achieve together.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Goodput {
+    pub(super) gbit_per_second: f64,
+    /// Packets handed on, in both directions, for each 1460 bytes of payload.
+    pub(super) handed_on: f64,
+}
+
+/// Measures the goodput of shards, each on a core of its own. `is_quiet` says that no other process disturbs
+/// them, so that nothing is retransmitted.
 #[expect(clippy::disallowed_methods, reason = "the flows are the same in each run")]
-fn goodput(shards: usize, cpus: [usize; 2], length: Duration, zero: &[(&str, &str)]) -> f64 {
-    let steering = Steering::new(shards, RngKey::for_simulation(7));
+pub(super) fn goodput(
+    shards: usize,
+    keys: Keys,
+    cpus: [usize; 2],
+    length: Duration,
+    is_quiet: bool,
+) -> Goodput {
+    let zero: &[(&str, &str)] = match (keys, is_quiet) {
+        (Keys::One, true) => &ZERO_MEASURED,
+        (Keys::One, false) => &ZERO,
+        (Keys::Two, _) => &ZERO[1..],
+    };
+    let steering = |key| Steering::new(shards, RngKey::for_simulation(key));
+    let steering = [steering(7), steering(if keys == Keys::One { 7 } else { 8 })];
     let (begin, end) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
-    let rates: Vec<f64> = std::thread::scope(|scope| {
-        let shard = |number: usize| {
+    let rings = Rings::between(shards).into_iter().zip(Rings::between(shards));
+    let results: Vec<Goodput> = std::thread::scope(|scope| {
+        let shard = |(number, (one, other)): (usize, (Rings, Rings))| {
             move || {
                 pin_thread(cpus[number % 2]).expect("the CPU is allowed");
                 let clock = Clock::new();
-                let mut lane = Lane::new(number, steering);
+                let mut lane = Lane::new(number, steering, [one, other]);
                 // Every connection is open, and its window has grown, when the measurement begins.
                 let give_up = clock.now() + GIVE_UP;
                 while lane.read < 4 * (STREAMS * PIECE_BYTES) as u64 {
@@ -183,49 +261,48 @@ fn goodput(shards: usize, cpus: [usize; 2], length: Duration, zero: &[(&str, &st
                     assert!(clock.now() < give_up, "the connections transfer data");
                 }
                 lane.meet(begin, shards, &clock);
-                let (from, before) = (clock.now(), lane.read);
+                let (from, before, handed) = (clock.now(), lane.read, lane.handed_on());
                 while clock.now() < from + length {
                     lane.turn(&clock);
                 }
-                let rate = (lane.read - before) as f64 * 8e-9 / clock.now().since(from).as_secs_f64();
+                let (bytes, handed) = ((lane.read - before) as f64, lane.handed_on() - handed);
+                let seconds = clock.now().since(from).as_secs_f64();
                 lane.meet(end, shards, &clock);
                 lane.check(zero);
-                rate
+                Goodput {
+                    gbit_per_second: bytes * 8e-9 / seconds,
+                    handed_on: handed as f64 * f64::from(MSS) / bytes,
+                }
             }
         };
-        let threads: Vec<_> = (0..shards).map(|number| scope.spawn(shard(number))).collect();
+        let threads: Vec<_> = rings.enumerate().map(|rings| scope.spawn(shard(rings))).collect();
         threads.into_iter().map(|thread| thread.join().expect("it ends by itself")).collect()
     });
-    rates.iter().sum()
-}
-
-pub(crate) fn run(options: &Options) {
-    let mut bench = Bench::new("shards", options.clone());
-    bench.options_mut().foreign_cores_max = 0.5;
-    let cpus = allowed_cpus().expect("a thread can query its CPUs");
-    let [first, .., last] = cpus[..] else {
-        println!("shards: needs two CPUs: skipped");
-        return;
-    };
-    let length = Duration::from_millis(if options.quick { 100 } else { 600 });
-    bench.compare(
-        "in memory, MTU 1500, two shards compared with one",
-        Unit::GbitPerSecond,
-        ("two shards", |_: &mut Trial| goodput(2, [first, last], length, &ZERO_MEASURED)),
-        ("one shard", |_: &mut Trial| goodput(1, [first, last], length, &ZERO_MEASURED)),
-        Target::ratio_at_least(1.8),
-    );
-    bench.finish();
+    Goodput {
+        gbit_per_second: results.iter().map(|its| its.gbit_per_second).sum(),
+        handed_on: results.iter().map(|its| its.handed_on).sum::<f64>() / shards as f64,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiban_os::clock::allowed_cpus;
+
+    fn two(keys: Keys) -> Goodput {
+        let cpus = allowed_cpus().expect("a thread can query its CPUs");
+        let cpus = [cpus[0], *cpus.last().expect("there is one")];
+        goodput(2, keys, cpus, Duration::from_millis(20), false)
+    }
 
     #[test]
     fn two_shards_transfer_data_without_handing_on_packets() {
-        let cpus = allowed_cpus().expect("a thread can query its CPUs");
-        let cpus = [cpus[0], *cpus.last().expect("there is one")];
-        assert!(goodput(2, cpus, Duration::from_millis(20), &ZERO) > 0.0);
+        assert!(two(Keys::One).gbit_per_second > 0.0);
+    }
+
+    #[test]
+    fn two_shards_hand_on_packets_that_arrive_at_the_wrong_one() {
+        let result = two(Keys::Two);
+        assert!(result.gbit_per_second > 0.0 && result.handed_on > 0.0);
     }
 }
