@@ -1,8 +1,8 @@
 //! What one packet, or one cell, costs a board that is not divided: reading it from the link, and everything
 //! else. These are inputs of the model of boards with many shards (`crate::shards`).
 //!
-//! Method    the board polls on a core of its own and receives one stream. Turns that found work are timed, and
-//!           in them the calls that read from the link ([`Timed`]).
+//! Method    the board polls on a core of its own and receives one stream. Turns that found work are timed,
+//!           and in them the calls that read from the link ([`Timed`]).
 //! Counted   packets as they arrive, so a whole segment is one; time per packet.
 //! Left out  the time for which the board finds no work, because its peer is the bottleneck.
 

@@ -1,13 +1,13 @@
 //! Costs that the model needs and that no other row measures.
 //!
-//! Handing on   one core passes bursts of datagrams of 1472 bytes to the shard on another core, through a ring.
-//!              What the second core needs more than for datagrams that arrive there directly is the cost of
-//!              taking them, with the cache lines that come from the other core.
+//! Handing on   one core passes bursts of datagrams of 1472 bytes to the shard on another core, through a
+//!              ring. What the second core needs more than for datagrams that arrive there directly is the
+//!              cost of taking them, with the cache lines that come from the other core.
 //! Shared       the work of two cores on one resource, compared with that of one: copying between buffers
 //!              larger than the caches, and writing packets to two queues of a TUN device, which the kernel
 //!              drops. If each core becomes slower, the cores are taken to exclude each other for this time.
 
-use super::memory::{Rings, address, config};
+use super::memory::{GIVE_UP, Rings, address, config};
 use crate::link::{DEVICE, KERNEL, in_a_namespace};
 use kiban_base::{Pdu, RngKey};
 use kiban_board::{Board, BoardConfig, Input, MemoryConfig, Output, ShardConfig, SocketId, Steering};
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 const PORT: u16 = 5000;
 const DATAGRAM_BYTES: usize = 1472;
+/// Datagrams that arrive at once; a socket holds as many.
 const BURST: usize = 64;
 /// Datagrams that may be on the way to the other shard.
 const UNDER_WAY_MAX: usize = 4 * BURST;
@@ -137,7 +138,7 @@ pub(super) fn hand_on(cpus: [usize; 2], length: Duration) -> HandOn {
                     continue;
                 }
                 let from = clock.now();
-                let parcels = second.take();
+                let parcels = second.take(BURST);
                 let arrived = parcels.len();
                 let received = shard.work(Input::Parcels { parcels }, &clock);
                 busy += clock.now().since(from);
@@ -168,6 +169,7 @@ pub(super) fn hand_on(cpus: [usize; 2], length: Duration) -> HandOn {
             while clock.now() < until {
                 while count - taken.load(Ordering::Acquire) > UNDER_WAY_MAX {
                     std::hint::spin_loop();
+                    assert!(clock.now() < until + GIVE_UP, "the other shard takes datagrams");
                 }
                 sender.burst(&clock, &mut packets);
                 let from = clock.now();

@@ -35,7 +35,7 @@ const PARCELS_PER_TURN: usize = 2 * kiban_link::BURST;
 const PORT: u16 = 80;
 const PIECE_BYTES: usize = 64 << 10;
 /// Time after which a shard no longer waits for the others, which have failed.
-const GIVE_UP: Duration = Duration::from_secs(300);
+pub(super) const GIVE_UP: Duration = Duration::from_secs(300);
 
 pub(super) fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
@@ -93,9 +93,9 @@ impl Rings {
         }
     }
 
-    /// Takes the parcels that have arrived.
-    pub(super) fn take(&mut self) -> &mut VecDeque<Parcel> {
-        self.arrived.extend(self.inbox.try_iter().take(PARCELS_PER_TURN));
+    /// Takes parcels that have arrived, at most `count`.
+    pub(super) fn take(&mut self, count: usize) -> &mut VecDeque<Parcel> {
+        self.arrived.extend(self.inbox.try_iter().take(count));
         &mut self.arrived
     }
 }
@@ -148,7 +148,7 @@ impl Lane {
         let Lane { boards, rings, wires, writable, piece, buffer, read } = self;
         let (board, rings) = (&mut boards[side], &mut rings[side]);
         board.handle(Input::Packets { port: 0, packets: &mut wires[1 - side] }, now);
-        let parcels = rings.take();
+        let parcels = rings.take(PARCELS_PER_TURN);
         if !parcels.is_empty() {
             board.handle(Input::Parcels { parcels }, now);
         }

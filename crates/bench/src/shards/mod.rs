@@ -7,8 +7,8 @@
 //! Model     [`model`] simulates up to 32 shards with costs that [`costs`] measures in the same run
 //!           ([`scaling`]). What it predicts for two shards in memory is printed beside what was measured.
 //! Needs     root (or user namespaces), iproute2, two CPUs; Go for gVisor, which is skipped without it.
-//! Groups    `KIBAN_BENCH_ROWS=memory,streams,connections,model` selects groups of rows; `model` measures what it
-//!           needs of the others.
+//! Groups    `KIBAN_BENCH_ROWS=memory,streams,connections,model` selects groups of rows; `model` measures
+//!           what it needs of the others.
 
 mod costs;
 mod memory;

@@ -1,8 +1,8 @@
 //! A model of a board with more shards than this machine has cores: throughput and load of the shards.
 //!
-//! Model            each shard is a server with one queue, on a core of its own. A packet is read by the shard
-//!                  at which it arrives, handed on if its flow belongs to another shard, and processed there.
-//!                  [`Steering`], the board's own hash, chooses the shard of a flow.
+//! Model            each shard is a server with one queue, on a core of its own. A packet is read by the
+//!                  shard at which it arrives, handed on if its flow belongs to another shard, and processed
+//!                  there. [`Steering`], the board's own hash, chooses the shard of a flow.
 //! Flows            [`simulate`]: each flow always has packets under way, up to its window, so it takes what
 //!                  it can get. [`equal_rates`]: all flows have the same rate, which grows until the first
 //!                  shard has no time left.

@@ -1,14 +1,14 @@
 //! The sides of the comparison with the kernel: a server, and clients in a process of their own.
 //!
-//! Sides     a board of two shards behind a TUN device, as `kiban up` runs it; the kernel at the far end of a
-//!           veth between two namespaces, with [`server`](super::server); gVisor's netstack behind a TUN
+//! Sides     a board of two shards behind a TUN device, as `kiban up` runs it; the kernel at the other end of
+//!           a veth between two namespaces, with [`server`](super::server); gVisor's netstack behind a TUN
 //!           device with two queues (`crates/bench/gvisor`), which the Go toolchain builds.
 //! Fair      each side has a server process and the same client process. The device, the veth and their
 //!           offloads have the system's defaults, except that gVisor's netstack does not use the offloads of
 //!           a TUN device. Nothing is pinned to a CPU, so all of them share the same CPUs. Every sample has
 //!           new namespaces and processes.
-//! Streams   clients write, each in a thread, for the length of the sample, and then wait until the server has
-//!           read everything and closes. Counted are the bytes until then.
+//! Streams   clients write, each in a thread, for the length of the sample, and then wait until the server
+//!           has read everything and closes. Counted are the bytes until then.
 //! Connections   each client connects, sends one byte, gets it back and closes, again and again.
 
 use crate::link::{BEHIND, DEVICE, KERNEL, Wire, in_a_namespace, over_wire};

@@ -1,13 +1,14 @@
 //! Where scaling ends: measures the inputs of the [model](super::model), and prints what it predicts.
 //!
-//! Measured   the costs of packets on each kind of link, of handing them on, and of what cores share; the share
-//!            of packets that arrive at the wrong one of two shards; the goodput of two shards in memory.
+//! Measured   the costs of packets on each kind of link, of handing them on, and of what cores share; the
+//!            share of packets that arrive at the wrong one of two shards; the goodput of two shards in
+//!            memory.
 //! Modelled   everything about more than two shards.
 //! Validated  for two shards in memory, with and without handing on, the prediction is printed beside the
-//!            measurement. The prediction uses the goodput of one shard and the cost of handing on, and not the
-//!            goodput of two.
-//! Parameter  `KIBAN_BENCH_MEMORY=50` limits the payload that all cores copy together to 50 GB/s, instead of the
-//!            limit that follows from two cores.
+//!            measurement. The prediction uses the goodput of one shard, the cost of handing on, and the
+//!            number of packets that two shards have handed on, but not the goodput of two.
+//! Parameter  `KIBAN_BENCH_MEMORY=50` limits the payload that all cores copy together to 50 GB/s, instead of
+//!            the limit that follows from two cores.
 //! Output     a table; `shards-model.json` and `shards.svg` in the records' folder.
 
 use super::costs::{self, HandOn};

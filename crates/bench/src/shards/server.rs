@@ -1,7 +1,8 @@
 //! The kernel's side: a server with one thread for each CPU of two, as a board of two shards has.
 //!
-//! Each thread has a listener of its own on each port (SO_REUSEPORT), so the kernel distributes the connections
-//! by a hash, and waits with epoll. Connections are served as by the board's services echo, discard and source.
+//! Each thread has a listener of its own on each port (SO_REUSEPORT), so the kernel distributes the
+//! connections by a hash, and waits with epoll. Connections are served as by the board's services echo,
+//! discard and source.
 
 use super::network::{DISCARD, ECHO, SOURCE, wait_for_end};
 use rustix::event::epoll;
