@@ -1,8 +1,8 @@
 //! A model of a board with more shards than this machine has cores: throughput and load of the shards.
 //!
-//! Model            each shard is a server with one queue, on a core of its own. A packet is read by the
-//!                  shard at which it arrives, handed on if its flow belongs to another shard, and processed
-//!                  there. [`Steering`], the board's own hash, chooses the shard of a flow.
+//! Model            each shard is a server on a core of its own, with queues of its link and ring. A packet
+//!                  is read by the shard at which it arrives, handed on if its flow belongs to another shard,
+//!                  and processed there. [`Steering`], the board's own hash, chooses the shard of a flow.
 //! Flows            [`simulate`]: each flow always has packets under way, up to its window, so it takes what
 //!                  it can get. [`equal_rates`]: all flows have the same rate, which grows until the first
 //!                  shard has no time left.
@@ -117,86 +117,90 @@ impl Flows {
     }
 }
 
-/// A server with one queue: it becomes free at a time, and has been busy for a time.
-#[derive(Clone, Copy, Default)]
-struct Server {
-    free_at: u64,
+/// The work of a shard on a packet.
+#[derive(Clone, Copy)]
+struct Work {
+    flow: usize,
+    length: u64,
+    /// Whether the packet is handed on afterwards.
+    is_wrong: bool,
+}
+
+/// A shard, with the packets that it has not taken yet. It takes those of the ring first, as a driver does,
+/// which empties its ring in each turn.
+#[derive(Clone, Default)]
+struct Shard {
+    ring: VecDeque<usize>,
+    link: VecDeque<usize>,
+    work: Option<Work>,
     busy: u64,
-}
-
-impl Server {
-    /// Returns when work that comes now will be done.
-    fn work(&mut self, now: u64, length: u64) -> u64 {
-        self.free_at = self.free_at.max(now) + length;
-        self.busy += length;
-        self.free_at
-    }
-}
-
-/// The next step of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Memory,
-    Receive,
-    Process,
-    Done,
 }
 
 /// Simulates flows that always have packets under way.
 pub(super) fn simulate(case: &Case) -> Outcome {
     let flows = Flows::of(case);
     let mut rng = SimRng::from_seed(case.seed ^ 0x5eed);
-    let picoseconds = |nanos: f64| (nanos * 1e3).round() as u64;
     let Costs { receive, process, pass, take, device, memory } = case.costs;
-    let [device, memory] = [device, memory].map(picoseconds);
-    let [receive, process, pass, take] = [receive, process, pass, take].map(picoseconds);
-    let mut shards = vec![Server::default(); case.shards];
-    let (mut device_server, mut memory_server) = (Server::default(), Server::default());
+    let [receive, process, pass, take, device, memory] =
+        [receive, process, pass, take, device, memory].map(|nanos| (nanos * 1e3).round() as u64);
+    let mut shards = vec![Shard::default(); case.shards];
+    let (mut device_free_at, mut memory_free_at) = (0, 0);
     let window = (UNDER_WAY / case.flows).clamp(2, WINDOW_MAX);
     // The packets of all flows are mixed at the start.
     let mut fresh: VecDeque<usize> = (0..window).flat_map(|_| 0..case.flows).collect();
     let warm_up = 2 * fresh.len().max(64 * case.shards);
     let wanted = 5 * warm_up;
-    let mut events = BinaryHeap::new();
+    // What happens at a shard, and when: a packet of a flow arrives, or the shard has done its work.
+    let mut events: BinaryHeap<Reverse<(u64, u64, usize, Option<usize>)>> = BinaryHeap::new();
     let (mut now, mut number, mut done) = (0, 0u64, 0);
-    let (mut began, mut before) = (0, vec![0; case.shards]);
+    let (mut began, mut before) = (0, Vec::new());
     while done < warm_up + wanted {
-        let (step, flow, at) = match fresh.pop_front() {
-            Some(flow) => {
-                let at = flows.arrives_at(flow, case, &mut rng);
-                let ready = device_server.work(now, device);
-                number += 1;
-                events.push(Reverse((ready, number, Step::Memory, flow, at)));
-                continue;
+        for flow in fresh.drain(..) {
+            let at = flows.arrives_at(flow, case, &mut rng);
+            device_free_at = now.max(device_free_at) + device;
+            memory_free_at = memory_free_at.max(device_free_at) + memory;
+            number += 1;
+            events.push(Reverse((memory_free_at, number, at, Some(flow))));
+        }
+        let Reverse((time, _, at, arrived)) = events.pop().expect("packets are under way");
+        now = time;
+        let mut ready = at;
+        match (arrived, shards[at].work.take_if(|_| arrived.is_none())) {
+            (Some(flow), _) => shards[at].link.push_back(flow),
+            (None, Some(Work { flow, is_wrong: true, .. })) => {
+                ready = flows.own[flow];
+                shards[ready].ring.push_back(flow);
             }
-            None => {
-                let Reverse((time, _, step, flow, at)) = events.pop().expect("packets are under way");
-                now = time;
-                (step, flow, at)
-            }
-        };
-        let own = flows.own[flow];
-        let is_wrong = at != own;
-        let (ready, next) = match step {
-            Step::Memory => (memory_server.work(now, memory), Step::Receive),
-            Step::Receive if is_wrong => (shards[at].work(now, receive + pass), Step::Process),
-            Step::Receive => (shards[own].work(now, receive + process), Step::Done),
-            Step::Process => (shards[own].work(now, take + process), Step::Done),
-            Step::Done => {
+            (None, work) => {
+                fresh.extend(work.map(|work| work.flow));
                 done += 1;
                 if done == warm_up {
                     began = now;
                     before = shards.iter().map(|shard| shard.busy).collect();
                 }
-                fresh.push_back(flow);
+            }
+        }
+        for number_of in [at, ready] {
+            let shard = &mut shards[number_of];
+            if shard.work.is_some() {
                 continue;
             }
-        };
-        number += 1;
-        events.push(Reverse((ready, number, next, flow, at)));
+            let work = if let Some(flow) = shard.ring.pop_front() {
+                Work { flow, length: take + process, is_wrong: false }
+            } else if let Some(flow) = shard.link.pop_front() {
+                let is_wrong = flows.own[flow] != number_of;
+                Work { flow, length: receive + if is_wrong { pass } else { process }, is_wrong }
+            } else {
+                continue;
+            };
+            shard.work = Some(work);
+            shard.busy += work.length;
+            number += 1;
+            events.push(Reverse((now + work.length, number, number_of, None)));
+        }
     }
     let length = (now - began).max(1) as f64;
-    // Work counts when it is queued, so a shard with a growing queue may seem busy for longer than the time.
+    // A shard's work counts when it begins.
     let busy =
         shards.iter().zip(&before).map(|(shard, before)| ((shard.busy - before) as f64 / length).min(1.0));
     Outcome { packets_per_second: wanted as f64 / length * 1e12, busy: busy.collect() }
