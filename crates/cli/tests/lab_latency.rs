@@ -3,8 +3,9 @@
 //!
 //! Goal      a queue, a loss or a late datagram is found in the direction in which it happens, and what only
 //!           looks like one is not.
-//! Recipes   deep and short queues are token buckets (tbf); losses are every n-th datagram (nft); reordering
-//!           is a slow class for some datagrams (htb).
+//! Recipes   deep and short queues are token buckets (tbf); a policer is a limit, and a path that
+//!           drops long packets a rule, of nft; losses are every n-th datagram (nft); reordering is a slow
+//!           class for some datagrams (htb).
 //! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN), tbf or nft.
 
 mod browser;
@@ -91,6 +92,44 @@ fn a_deep_queue_has_a_bad_grade_in_its_direction_and_a_short_one_has_not() {
     if let Some(found) = browsed(Path::new(&page), "latency-browser") {
         is_sound(&found);
     }
+}
+
+#[test]
+fn a_load_that_does_not_move_has_no_grade_and_a_policed_one_retransmits() {
+    let Some(network) = Network::new('p', 1500) else { return };
+    let folder = Folder::new("policed");
+    // A path to the host that drops long packets: handshakes and probes pass.
+    if !nft(&network.far, "prerouting", "meta l4proto tcp meta length > 1400 drop;") {
+        println!("skipped: there is no nft");
+        return;
+    }
+    let server = serve(&network, &folder, &[]);
+    let report = measure(Some(&network), &folder, &server, &["latency", "--seconds", "2"]);
+    let verdict = report["verdict"].as_str().expect("a verdict");
+    assert!(verdict.starts_with("no grade: the upload stalled"), "{report:#}");
+    assert_eq!((&report["grade"], &load(&report, "upload")["grade"]), (&Value::Null, &Value::Null));
+    assert!(load(&report, "download")["grade"].is_string(), "{report:#}");
+    let advice = report["advice"][0].as_str().expect("advice");
+    assert!(advice.contains("`kiban lab check 10.77.31.2`"), "{advice}");
+    // A policer: what exceeds the rate is dropped, and nothing waits.
+    let policer = "table inet t { chain c { meta l4proto tcp limit rate over 2500 kbytes/second burst 64 kbytes drop; }; }";
+    let policed = ["flush chain inet t c", policer];
+    let nft = |script: &str| run(Command::new("ip").args(["netns", "exec", &network.far, "nft", script]));
+    if !policed.into_iter().all(nft) {
+        println!("skipped: nft has no limit of bytes");
+        return;
+    }
+    let report = measure(Some(&network), &folder, &server, &["latency", "--seconds", "4"]);
+    let upload = load(&report, "upload");
+    let share = |row: &Value, way: usize| {
+        let count = |name: &str| figure(row, &format!("/segments/{way}/{name}"));
+        count("retransmits") / count("sent").max(1.0)
+    };
+    let download = load(&report, "download");
+    assert!(share(&upload, 0) > 0.01, "{upload:#}");
+    assert!(share(&download, 1) < 0.5 * share(&upload, 0), "{download:#}");
+    let says = report["verdict"].as_str().is_some_and(|verdict| verdict.contains("the upload retransmits"));
+    assert_eq!(says, share(&upload, 0) >= 0.05, "{report:#}");
 }
 
 #[test]

@@ -15,8 +15,10 @@
 //!           that data in the buffers of the hosts does not disturb the next measurement.
 
 use super::nonce::Nonce;
+use super::tcp::Stream;
 use crate::mix::real::wire::NONCE_OCTETS;
 use kiban_base::Instant;
+use kiban_measure::TcpInfo;
 use kiban_measure::capture::clock_offset;
 use kiban_os::Clock;
 use kiban_os::clock::machine_nanos;
@@ -35,6 +37,8 @@ pub(crate) const LOAD_CONNECTIONS_MAX: u16 = 16;
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes read or written at a time.
 pub(crate) const LOAD_BYTES: usize = 64 << 10;
+/// The start of a load, during which its connections reach their rate.
+pub(crate) const RAMP: Duration = Duration::from_secs(1);
 /// How often a thread that carries load checks whether it has to end.
 pub(crate) const LOAD_LOOK: Duration = Duration::from_millis(50);
 
@@ -76,10 +80,65 @@ pub struct ProbeOutcome {
     pub(crate) unsent: u64,
     /// The bytes that the client's connections carried, and when the server began to count them.
     pub(crate) up: Volume,
+    /// The segments of the server's connections; `None` from a server that does not report them.
+    #[serde(default)]
+    pub(crate) down_segments: Option<Segments>,
     /// Whether the server's rate limit slowed the load.
     pub(crate) rate_limited: bool,
     /// The path MTU to the client that the server's kernel knows.
     pub(crate) known_mtu: Option<u32>,
+}
+
+/// Segments with data that the connections of a load sent after [`RAMP`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Segments {
+    /// All segments, retransmissions included.
+    pub sent: u64,
+    /// Retransmitted segments.
+    pub retransmits: u64,
+}
+
+impl Segments {
+    /// Returns the share of retransmitted segments, percent; `None` if nothing was sent.
+    pub fn retransmits_percent(self) -> Option<f64> {
+        (self.sent > 0).then(|| 100.0 * self.retransmits as f64 / self.sent as f64)
+    }
+
+    /// Adds the segments of a connection between two readings of its kernel; those of its whole life if the
+    /// first reading is missing.
+    fn add(&mut self, before: Option<TcpInfo>, after: &TcpInfo) {
+        let before = before.unwrap_or_default();
+        let Some(sent) = after.data_segs_out else { return };
+        self.sent += u64::from(sent.saturating_sub(before.data_segs_out.unwrap_or(0)));
+        self.retransmits += u64::from(after.total_retrans.saturating_sub(before.total_retrans));
+    }
+}
+
+/// Counts the segments that a connection of a load sends after [`RAMP`].
+pub(crate) struct SegmentMeter {
+    from: Instant,
+    before: Option<TcpInfo>,
+}
+
+impl SegmentMeter {
+    /// Returns a meter that begins to count at this time.
+    pub(crate) fn new(from: Instant) -> SegmentMeter {
+        SegmentMeter { from, before: None }
+    }
+
+    /// Reads the connection once the time has come.
+    pub(crate) fn look(&mut self, stream: &Stream, now: Instant) {
+        if self.before.is_none() && now >= self.from {
+            self.before = stream.info().ok();
+        }
+    }
+
+    /// Adds what the connection has sent.
+    pub(crate) fn finish(self, stream: &Stream, segments: &mut Segments) {
+        if let Ok(after) = stream.info() {
+            segments.add(self.before, &after);
+        }
+    }
 }
 
 /// Bytes carried in each [`INTERVAL`].
@@ -210,6 +269,19 @@ mod tests {
         assert_eq!(read_probe(&octets, &nonce), None, "the number is beyond the limit");
         octets[KIND_AT] = 9;
         assert_eq!((read_reply(&octets, &nonce), read_probe(&octets, &nonce)), (None, None));
+    }
+
+    #[test]
+    fn segments_of_connections_add_up() {
+        let info =
+            |sent, total_retrans| TcpInfo { data_segs_out: Some(sent), total_retrans, ..TcpInfo::default() };
+        let mut segments = Segments::default();
+        assert_eq!(segments.retransmits_percent(), None);
+        segments.add(Some(info(100, 50)), &info(400, 110));
+        segments.add(None, &info(100, 20));
+        segments.add(None, &TcpInfo { total_retrans: 9, ..TcpInfo::default() });
+        assert_eq!(segments, Segments { sent: 400, retransmits: 80 });
+        assert_eq!(segments.retransmits_percent(), Some(20.0));
     }
 
     #[test]

@@ -17,6 +17,8 @@ const SLOW_PART: f64 = 0.25;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostCause {
+    /// A load moved no data.
+    Stalled,
     /// Packets are lost on the idle path.
     Loss,
     /// It carries much less than the path to another host.
@@ -31,6 +33,7 @@ impl HostCause {
     /// Returns the name for people.
     pub fn words(self) -> &'static str {
         match self {
+            HostCause::Stalled => "bulk data stalls",
             HostCause::Loss => "loses packets",
             HostCause::Slow => "slow",
             HostCause::Queue => "long queue",
@@ -99,9 +102,10 @@ pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2])
             ),
         });
     }
-    if latency.grade >= Grade::C {
+    // A direction without a grade moved no data.
+    if latency.grade.is_none_or(|grade| grade >= Grade::C) {
         found.push(HostFinding {
-            cause: HostCause::Queue,
+            cause: if latency.grade.is_none() { HostCause::Stalled } else { HostCause::Queue },
             because: latency.verdict.clone(),
             advice: latency.advice.join("; "),
         });

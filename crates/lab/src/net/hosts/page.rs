@@ -93,7 +93,7 @@ impl Hosts {
         let mut grid = Grid::new("Hosts", &heads);
         for (number, host) in self.hosts.iter().enumerate() {
             let name = Cell::from(host.name.clone()).with_note(Some(host.latency.address.clone()));
-            let words = [name, verdict(host).into(), host.latency.grade.to_string().into()];
+            let words = [name, verdict(host).into(), host.latency.grade_words().into()];
             grid.row(words.into_iter().chain(self.figures(number).map(|figure| readable(figure).into())));
         }
         grid
@@ -137,7 +137,7 @@ fn verdict(host: &HostReport) -> Badge {
 
 fn tone(cause: HostCause) -> Tone {
     match cause {
-        HostCause::Loss | HostCause::Slow => Tone::Bad,
+        HostCause::Stalled | HostCause::Loss | HostCause::Slow => Tone::Bad,
         HostCause::Queue => Tone::Doubt,
         HostCause::ServerLimit => Tone::Plain,
     }

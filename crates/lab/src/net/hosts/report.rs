@@ -136,7 +136,7 @@ impl fmt::Display for Hosts {
             table = table.number_column(head);
         }
         for (number, host) in self.hosts.iter().enumerate() {
-            let words = [host.name.clone(), host.verdict(), host.latency.grade.to_string()];
+            let words = [host.name.clone(), host.verdict(), host.latency.grade_words()];
             table.row(words.into_iter().chain(self.figures(number).map(readable)));
         }
         if !table.is_empty() {
@@ -179,13 +179,14 @@ mod tests {
             increase_ms: 0.0,
             queue_ms: [0.0; 2],
             throughput_mbps: mbps,
+            segments: [None; 2],
             probes: [fate(if load == LoadName::Idle { lost[0] } else { lost[1] }), fate(0)],
             rate_limited,
             series: Vec::new(),
         };
         Latency {
             verdict: "graded".to_owned(),
-            grade,
+            grade: Some(grade),
             advice: Vec::new(),
             host: "h".to_owned(),
             address: "192.0.2.1".to_owned(),

@@ -10,7 +10,10 @@
 //! Grade     of the increase of the median ([`Grade`]).
 //! Queue     the increase of one-way delays shows the direction in which packets wait. It needs no
 //!           synchronised clocks, because it is a difference.
-//! Limits    the load must fill the path. If the server's rate limit slowed it, the report says so.
+//! Losses    a policer or a very short queue drops the load instead of delaying it, so round trips stay
+//!           short. The share of retransmitted segments shows that.
+//! Limits    the load must fill the path. If the server's rate limit slowed it, the report says so; a
+//!           direction in which no data moved has no grade.
 
 mod clocks;
 mod figures;
@@ -20,6 +23,7 @@ mod phase;
 mod report;
 mod request;
 
+pub use crate::remote::probes::Segments;
 pub use figures::{Fate, Percentiles};
 pub use grade::Grade;
 pub use report::{Latency, LoadName, LoadRow};

@@ -75,17 +75,21 @@ fn table(latency: &Latency) -> Grid {
         "#queue from, ms",
         "#Mbit/s to",
         "#Mbit/s from",
+        "#retransmits to, %",
+        "#retransmits from, %",
     ];
     let mut grid = Grid::new("Round trips", &heads);
     for row in &latency.loads {
         let LoadRow { round_trip, queue_ms, throughput_mbps, .. } = row;
         let grade = row.grade.map_or("-".into(), |grade| Badge::new(tone(grade), grade.to_string()).into());
-        let figures = [round_trip.p50_ms, round_trip.p95_ms, round_trip.p99_ms]
-            .into_iter()
-            .chain(*queue_ms)
-            .chain(*throughput_mbps)
-            .map(|figure| readable(figure).into());
-        grid.row([row.load.name().into(), grade].into_iter().chain(figures));
+        let loaded = row.load.directions();
+        let is_idle = row.load == LoadName::Idle;
+        let figures = [round_trip.p50_ms, round_trip.p95_ms, round_trip.p99_ms].map(readable).into_iter();
+        let queues = queue_ms.map(|queue| if is_idle { "-".to_owned() } else { readable(queue) });
+        let rates =
+            [0, 1].map(|way| if loaded[way] { readable(throughput_mbps[way]) } else { "-".to_owned() });
+        let figures = figures.chain(queues).chain(rates).chain(row.retransmits_cells());
+        grid.row([row.load.name().into(), grade].into_iter().chain(figures.map(Into::into)));
     }
     grid
 }

@@ -13,8 +13,8 @@ use crate::engine::Failure;
 use crate::net::trial::task::broken;
 use crate::remote::client::Client;
 use crate::remote::probes::{
-    LOAD_BYTES, LOAD_LOOK, PROBE_OCTETS, PROBES_MAX, Probe, ProbeOutcome, ProbeRequest, Volume, greeting,
-    read_reply, write_probe,
+    LOAD_BYTES, LOAD_LOOK, PROBE_OCTETS, PROBES_MAX, Probe, ProbeOutcome, ProbeRequest, RAMP, SegmentMeter,
+    Segments, Volume, greeting, read_reply, write_probe,
 };
 use crate::remote::protocol::{COOKIE_TRIES_MAX, Nonce, Request};
 use crate::remote::tcp::Stream;
@@ -28,8 +28,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The start of a load, during which its connections reach their rate.
-pub(in crate::net) const RAMP: Duration = Duration::from_secs(1);
 /// How long to wait for the reply to a first probe before sending another.
 const PROOF_TIME: Duration = Duration::from_millis(200);
 /// The interval of probes while the path settles, how many in succession must be short, and how long that may
@@ -90,6 +88,8 @@ pub(in crate::net) struct Observed {
     pub(in crate::net) dropped_here: u64,
     /// What the server's connections carried.
     pub(in crate::net) down: Volume,
+    /// The segments of this host's connections.
+    pub(in crate::net) up_segments: Segments,
     pub(in crate::net) server: ProbeOutcome,
 }
 
@@ -150,8 +150,11 @@ pub(in crate::net) fn run(client: &mut Client, clock: Clock, phase: &Phase) -> R
     }
     let begin = clock.now();
     let end = begin + phase.length;
+    let ramp = if up + down > 0 { RAMP.min(phase.length / 2) } else { Duration::ZERO };
     let load = Load {
         clock,
+        ramped: begin + ramp,
+        up: Mutex::new(Segments::default()),
         intervals_max: phase.length.as_millis() as usize / 10 + 100,
         down: Mutex::new(Volume::new(begin)),
         stop: AtomicBool::new(false),
@@ -168,19 +171,22 @@ pub(in crate::net) fn run(client: &mut Client, clock: Clock, phase: &Phase) -> R
     carried.map_err(|error| broken(&error))?;
     prober.wait();
     let server = client.end_probes()?;
-    let ramp = if up + down > 0 { RAMP.min(phase.length / 2) } else { Duration::ZERO };
     Ok(Observed {
         exchanges: prober.exchanges,
         window: ((begin + ramp).as_nanos() as i64, end.as_nanos() as i64),
         sent: prober.sent,
         dropped_here: socket.drops().unwrap_or(0),
         down: load.down.into_inner().unwrap_or_default(),
+        up_segments: load.up.into_inner().unwrap_or_default(),
         server,
     })
 }
 
 struct Load {
     clock: Clock,
+    /// When the connections have reached their rate.
+    ramped: Instant,
+    up: Mutex<Segments>,
     intervals_max: usize,
     down: Mutex<Volume>,
     stop: AtomicBool,
@@ -190,8 +196,10 @@ impl Load {
     /// Carries load in one direction until the end.
     fn carry(&self, mut stream: Stream, is_up: bool) -> io::Result<()> {
         let mut room = vec![0x5a; LOAD_BYTES];
+        let mut meter = SegmentMeter::new(self.ramped);
         while !self.stop.load(Ordering::Acquire) {
             let moved = if is_up { stream.write(&room) } else { stream.read(&mut room) };
+            meter.look(&stream, self.clock.now());
             match moved {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) if !is_up => {
@@ -205,6 +213,9 @@ impl Load {
                     return Err(error);
                 }
             }
+        }
+        if is_up {
+            meter.finish(&stream, &mut lock(&self.up));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::grade::Grade;
 use super::phase::Observed;
 use super::request::LatencyRequest;
 use crate::engine::Failure;
+use crate::remote::probes::Segments;
 use crate::table::{Table, readable};
 use serde::Serialize;
 use std::fmt;
@@ -52,7 +53,7 @@ impl LoadName {
 pub struct LoadRow {
     /// The load.
     pub load: LoadName,
-    /// The grade; `None` for the idle path.
+    /// The grade; `None` for the idle path, and if a direction that was to be loaded stalled.
     pub grade: Option<Grade>,
     /// Round trips.
     pub round_trip: Percentiles,
@@ -62,6 +63,8 @@ pub struct LoadRow {
     pub queue_ms: [f64; 2],
     /// The throughput of the load, to the host and from it, Mbit/s.
     pub throughput_mbps: [f64; 2],
+    /// The segments of the load, to the host and from it; `None` if a kernel does not count them.
+    pub segments: [Option<Segments>; 2],
     /// The fate of probes and of replies.
     pub probes: [Fate; 2],
     /// Whether the server's rate limit slowed the load.
@@ -70,13 +73,47 @@ pub struct LoadRow {
     pub series: Vec<(f64, f64)>,
 }
 
+/// A direction of a load stalled if it moved less than this, Mbit/s: about a segment per second.
+const STALLED_MBPS: f64 = 0.01;
+/// The share of retransmitted segments, percent, that is a finding of its own. Short queues that work well
+/// drop one or two percent of the segments of a few connections.
+const RETRANSMITS_MIN: f64 = 5.0;
+
+impl LoadRow {
+    /// Returns whether a direction that was to be loaded moved no data.
+    pub fn is_stalled(&self) -> bool {
+        let mut ways = self.load.directions().into_iter().zip(self.throughput_mbps);
+        ways.any(|(is_loaded, mbps)| is_loaded && mbps < STALLED_MBPS)
+    }
+
+    /// Returns the share of retransmitted segments of a direction, percent; `None` if it is not loaded, or
+    /// not known.
+    fn retransmits_percent(&self, way: usize) -> Option<f64> {
+        self.segments[way].filter(|_| self.load.directions()[way])?.retransmits_percent()
+    }
+
+    pub(super) fn retransmits_cells(&self) -> [String; 2] {
+        [0, 1].map(|way| self.retransmits_percent(way).map_or("-".to_owned(), readable))
+    }
+
+    /// The direction of an upload or a download: its number, and in words.
+    fn way(&self) -> (usize, &'static str) {
+        if self.load == LoadName::Upload { (0, "to") } else { (1, "from") }
+    }
+
+    /// Returns the share of retransmitted segments of an upload or a download if it is a finding, percent.
+    fn notable_retransmits(&self) -> Option<f64> {
+        self.retransmits_percent(self.way().0).filter(|percent| *percent >= RETRANSMITS_MIN)
+    }
+}
+
 /// Latency under load to a host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Latency {
     /// The verdict in one sentence.
     pub verdict: String,
-    /// The worse grade of upload and download.
-    pub grade: Grade,
+    /// The worse grade of upload and download; `None` if one of them stalled.
+    pub grade: Option<Grade>,
     /// What to change, if the grade is B or worse.
     pub advice: Vec<String>,
     /// The host as it was named.
@@ -99,6 +136,11 @@ pub(in crate::net) fn round_trips(observed: &Observed) -> Option<Percentiles> {
 }
 
 impl Latency {
+    /// Returns the grade for a table.
+    pub fn grade_words(&self) -> String {
+        self.grade.map_or("-".to_owned(), |grade| grade.to_string())
+    }
+
     /// Sums up the phases.
     ///
     /// # Errors
@@ -129,7 +171,7 @@ impl Latency {
             let series = observed
                 .in_window()
                 .map(|one| ((one.departure - begin) as f64 * 1e-9, one.round_trip() as f64 * 1e-6));
-            let row = LoadRow {
+            let mut row = LoadRow {
                 load: *load,
                 grade: idle.map(|_| Grade::of(increase_ms)),
                 round_trip,
@@ -138,20 +180,22 @@ impl Latency {
                 throughput_mbps: observed.throughput_mbps(&clocks),
                 rate_limited: observed.server.rate_limited,
                 series: series.collect(),
+                segments: [Some(observed.up_segments), observed.server.down_segments],
                 probes,
             };
+            if row.is_stalled() {
+                row.grade = None;
+            }
             loads.push(row);
         }
-        let graded = |load: LoadName| {
-            let row = loads.iter().find(|row| row.load == load).expect("each load was measured");
-            (row.grade.expect("it has load"), row)
-        };
-        let (upload, download) = (graded(LoadName::Upload), graded(LoadName::Download));
-        let worse = if upload.1.increase_ms > download.1.increase_ms { upload } else { download };
+        let of = |load: LoadName| loads.iter().find(|row| row.load == load).expect("each load was measured");
+        let rows = [of(LoadName::Upload), of(LoadName::Download)];
+        let grade = rows.map(|row| row.grade);
+        let grade = grade[0].zip(grade[1]).map(|(one, other)| one.max(other));
         Ok(Latency {
-            verdict: verdict(worse.0, worse.1, &loads[0]),
-            grade: worse.0,
-            advice: [upload, download].iter().filter_map(|(grade, row)| advice(*grade, row)).collect(),
+            verdict: verdict(rows, &loads[0]),
+            grade,
+            advice: rows.iter().filter_map(|row| advice(row, &loads[0], &host)).collect(),
             host,
             address,
             kernel,
@@ -162,45 +206,82 @@ impl Latency {
     }
 }
 
-fn verdict(grade: Grade, row: &LoadRow, idle: &LoadRow) -> String {
-    let what = match row.load {
-        LoadName::Upload => "an upload",
-        _ => "a download",
+fn verdict(rows: [&LoadRow; 2], idle: &LoadRow) -> String {
+    let stalled: Vec<&str> = rows.iter().filter(|row| row.is_stalled()).map(|row| row.load.name()).collect();
+    let graded = rows.into_iter().filter_map(|row| Some((row.grade?, row)));
+    let worse =
+        graded.max_by(|one, other| one.1.increase_ms.total_cmp(&other.1.increase_ms)).map(|(grade, row)| {
+            format!(
+                "grade {grade}: {}; {} raises the median round trip from {} to {} ms",
+                grade.words(),
+                if row.load == LoadName::Upload { "an upload" } else { "a download" },
+                readable(idle.round_trip.p50_ms),
+                readable(row.round_trip.p50_ms),
+            )
+        });
+    let stalled = match stalled[..] {
+        [] => None,
+        _ => Some(format!(
+            "no grade: the {} stalled, so there was no load that could delay other traffic",
+            stalled.join(" and the ")
+        )),
     };
-    format!(
-        "grade {grade}: {}; {what} raises the median round trip from {} to {} ms",
-        grade.words(),
-        readable(idle.round_trip.p50_ms),
-        readable(row.round_trip.p50_ms),
-    )
+    let mut words = match (stalled, worse) {
+        (Some(stalled), Some(worse)) => format!("{stalled}; the other direction alone has {worse}"),
+        (stalled, worse) => stalled.or(worse).expect("a direction that did not stall has a grade"),
+    };
+    for row in rows {
+        if let Some(percent) = row.notable_retransmits() {
+            words +=
+                &format!("; the {} retransmits {} % of its segments", row.load.name(), readable(percent));
+        }
+    }
+    words
 }
 
-/// Returns what to change if load in one direction delays other traffic, and the evidence for it.
-fn advice(grade: Grade, row: &LoadRow) -> Option<String> {
+/// Returns what to change if a load stalls, or delays other traffic, or is dropped, and the evidence for it.
+fn advice(row: &LoadRow, idle: &LoadRow, host: &str) -> Option<String> {
+    let (at, way) = row.way();
+    let name = row.load.name();
+    let Some(grade) = row.grade else {
+        return Some(format!(
+            "the {name} moved no data, although probes and handshakes passed: run `kiban lab check {host}`, which \
+             finds a path that drops long packets"
+        ));
+    };
     if grade <= Grade::A {
-        return None;
+        return row.notable_retransmits().map(|percent| {
+            format!(
+                "the {name} of {} Mbit/s retransmits {} % of its segments, but round trips are only {} ms longer: \
+                 the path drops packets instead of queueing them (a policer, a very short queue, or a faulty link). \
+                 Look at the drop counters of the devices on the path; `kiban lab trace --pcap` records a transfer, \
+                 and `kiban lab explain` of that file says more",
+                readable(row.throughput_mbps[at]),
+                readable(percent),
+                readable(row.increase_ms.max(0.0)),
+            )
+        });
     }
     let [to, from] = row.queue_ms;
-    let (way, queue, mbps) = match row.load {
-        LoadName::Upload => ("to", to, row.throughput_mbps[0]),
-        _ => ("from", from, row.throughput_mbps[1]),
-    };
+    let (queue, mbps) = (row.queue_ms[at], row.throughput_mbps[at]);
     // Name the queue only if the one-way delays show it in the direction of the load.
     if queue < 0.5 * row.increase_ms {
         return Some(format!(
-            "during the {}, round trips are {} ms longer, but one-way delays grow by {} ms to the host and {} ms \
+            "during the {name}, round trips are {} ms longer, but one-way delays grow by {} ms to the host and {} ms \
              from it: not a queue in the direction of the load alone",
-            row.load.name(),
             readable(row.increase_ms),
             readable(to),
             readable(from),
         ));
     }
+    let delays = row.probes[at].one_way.zip(idle.probes[at].one_way);
+    let longest = delays.map_or(queue, |(loaded, idle)| loaded.max_ms - idle.p50_ms);
     Some(format!(
-        "packets {way} the host wait up to {} ms in a queue before the bottleneck: shape there to a little less \
-         than its {} Mbit/s, with fair queueing and a short queue (tc qdisc replace dev INTERFACE root cake \
-         bandwidth {:.0}kbit)",
+        "packets {way} the host wait in a queue before the bottleneck (median {} ms, up to {} ms): shape there to a \
+         little less than its {} Mbit/s, with fair queueing and a short queue (tc qdisc replace dev INTERFACE root \
+         cake bandwidth {:.0}kbit)",
         readable(queue),
+        readable(longest),
         readable(mbps),
         mbps * 900.0,
     ))
@@ -226,11 +307,13 @@ impl fmt::Display for Latency {
             "Mbit/s to",
             "Mbit/s from",
             "lost %",
+            "retransmits % to",
+            "from",
         ] {
             table = table.number_column(head);
         }
         for row in &self.loads {
-            let is_idle = row.grade.is_none();
+            let is_idle = row.load == LoadName::Idle;
             let unless_idle = |value: f64| if is_idle { "-".to_owned() } else { readable(value) };
             let loaded = row.load.directions();
             let rate =
@@ -246,11 +329,16 @@ impl fmt::Display for Latency {
                 readable(lost),
             ];
             table.row(
-                [row.load.name().to_owned(), grade].into_iter().chain(row.round_trip.cells()).chain(rest),
+                [row.load.name().to_owned(), grade]
+                    .into_iter()
+                    .chain(row.round_trip.cells())
+                    .chain(rest)
+                    .chain(row.retransmits_cells()),
             );
         }
         table.remark(
-            "to, from: the direction, seen from this host; queue: increase of the median one-way delay",
+            "to, from: the direction, seen from this host; queue: increase of the median one-way delay; lost: probes; \
+             retransmits: segments of the load",
         );
         if self.loads.iter().any(|row| row.rate_limited) {
             table.remark(
@@ -287,18 +375,39 @@ mod tests {
             Exchange { number, departure, server_arrival, server_departure, arrival, reply, tos: [0; 2] }
         };
         let volume = Volume { begin: 0, bytes: vec![250_000; 20] };
-        let server = ProbeOutcome { distinct: 100, up: volume.clone(), rate_limited, ..Default::default() };
+        let down_segments = Some(Segments { sent: 3000, retransmits: 30 });
+        let server = ProbeOutcome {
+            distinct: 100,
+            up: volume.clone(),
+            rate_limited,
+            down_segments,
+            ..Default::default()
+        };
         let exchanges = (0..100).map(exchange).collect();
         Observed { exchanges, window: (0, 2000 * MS), sent: 100, down: volume, server, ..Observed::default() }
     }
 
     /// Returns the report of an idle path with 5 ms in each direction and of loads with these one-way delays.
     fn report(upload: [i64; 2], download: [i64; 2], rate_limited: bool) -> Latency {
+        changed(upload, download, rate_limited, |_, _| ())
+    }
+
+    /// Like [`report`], with observations that `change` changes.
+    fn changed(
+        upload: [i64; 2],
+        download: [i64; 2],
+        rate_limited: bool,
+        change: impl Fn(LoadName, &mut Observed),
+    ) -> Latency {
         let delays = [[5, 5], upload, download, [upload[0], download[1]]];
         let phases: Vec<_> = LoadName::ALL
             .into_iter()
             .zip(delays)
-            .map(|(load, [to, from])| (load, phase(to, from, rate_limited && load != LoadName::Idle)))
+            .map(|(load, [to, from])| {
+                let mut phase = phase(to, from, rate_limited && load != LoadName::Idle);
+                change(load, &mut phase);
+                (load, phase)
+            })
             .collect();
         let request = LatencyRequest { connections: 4, length: Duration::from_secs(2) };
         let host = ("host".to_owned(), "192.0.2.1".to_owned(), "Linux".to_owned());
@@ -310,21 +419,23 @@ mod tests {
         let bad_upload = report([455, 5], [5, 20], false);
         let grades: Vec<_> = bad_upload.loads.iter().map(|row| row.grade).collect();
         assert_eq!(grades, [None, Some(Grade::F), Some(Grade::A), Some(Grade::F)]);
-        assert_eq!(bad_upload.grade, Grade::F);
+        assert_eq!(bad_upload.grade, Some(Grade::F));
         assert_eq!(bad_upload.loads[1].queue_ms, [450.0, 0.0]);
         assert!(bad_upload.verdict.contains("an upload raises the median round trip from 10 to 460 ms"));
         assert_eq!(bad_upload.advice.len(), 1, "a good download needs no change: {:?}", bad_upload.advice);
-        assert!(bad_upload.advice[0].starts_with("packets to the host wait up to 450 ms"));
+        assert!(bad_upload.advice[0].starts_with(
+            "packets to the host wait in a queue before the bottleneck (median 450 ms, up to 450 ms)"
+        ));
         let bad_download = report([10, 5], [5, 85], false);
-        assert_eq!((bad_download.grade, bad_download.advice.len()), (Grade::C, 1));
-        assert!(bad_download.advice[0].starts_with("packets from the host wait up to 80 ms"));
+        assert_eq!((bad_download.grade, bad_download.advice.len()), (Some(Grade::C), 1));
+        assert!(bad_download.advice[0].starts_with("packets from the host wait in a queue"));
     }
 
     #[test]
     fn a_delay_in_the_other_direction_is_not_called_a_queue_of_the_load() {
         // The upload makes packets from the host wait: a shared medium, or a busy host.
         let report = report([5, 105], [5, 5], false);
-        assert_eq!((report.grade, report.advice.len()), (Grade::C, 1));
+        assert_eq!((report.grade, report.advice.len()), (Some(Grade::C), 1));
         assert!(report.advice[0].contains("not a queue in the direction of the load"), "{:?}", report.advice);
     }
 
@@ -332,8 +443,82 @@ mod tests {
     fn a_short_queue_has_a_good_grade_without_advice_and_a_rate_limit_is_named() {
         let limit = "the server's rate limit (--rate) slowed the load";
         let short = report([8, 5], [5, 9], false);
-        assert_eq!((short.grade, short.advice.len()), (Grade::APlus, 0));
+        assert_eq!((short.grade, short.advice.len()), (Some(Grade::APlus), 0));
         assert!(!short.to_string().contains(limit));
         assert!(report([8, 5], [5, 9], true).to_string().contains(limit));
+    }
+
+    #[test]
+    fn a_load_that_moved_nothing_has_no_grade() {
+        let stalled = |name: LoadName, phase: &mut Observed| {
+            if name != LoadName::Idle {
+                phase.server.up.bytes.fill(0);
+            }
+        };
+        let report = changed([5, 5], [5, 45], false, stalled);
+        let grades: Vec<_> = report.loads.iter().map(|row| row.grade).collect();
+        assert_eq!((report.grade, grades), (None, vec![None, None, Some(Grade::B), None]));
+        assert!(
+            report.verdict.starts_with("no grade: the upload stalled")
+                && report.verdict.contains("the other direction alone has grade B"),
+            "{}",
+            report.verdict
+        );
+        assert!(report.advice[0].contains("`kiban lab check host`"), "{:?}", report.advice);
+        let both = |name: LoadName, phase: &mut Observed| {
+            stalled(name, phase);
+            phase.down.bytes.clear();
+        };
+        let report = changed([5, 5], [5, 5], false, both);
+        assert!(
+            report.verdict.starts_with("no grade: the upload and the download stalled"),
+            "{}",
+            report.verdict
+        );
+        assert_eq!(report.advice.len(), 2);
+        assert!(report.html("x").contains("no grade") && report.to_string().starts_with("no grade"));
+    }
+
+    #[test]
+    fn a_load_that_is_dropped_instead_of_delayed_is_a_finding() {
+        let dropped = |sent, retransmits| {
+            move |_: LoadName, phase: &mut Observed| phase.up_segments = Segments { sent, retransmits }
+        };
+        let policed = changed([5, 5], [5, 5], false, dropped(3321, 712));
+        assert_eq!(policed.grade, Some(Grade::APlus));
+        assert!(
+            policed.verdict.ends_with("the upload retransmits 21.4 % of its segments"),
+            "{}",
+            policed.verdict
+        );
+        assert_eq!(policed.advice.len(), 1);
+        assert!(policed.advice[0].contains("drops packets instead of queueing them"), "{:?}", policed.advice);
+        // A short queue of a shaper drops a few segments of each connection; 1 % of the download's here.
+        let shaped = changed([5, 5], [5, 5], false, dropped(3321, 60));
+        assert!(!shaped.verdict.contains("retransmits") && shaped.advice.is_empty(), "{}", shaped.verdict);
+        let upload = shaped
+            .to_string()
+            .lines()
+            .find(|line| line.trim_start().starts_with("upload"))
+            .map(str::to_owned);
+        assert!(upload.as_ref().is_some_and(|line| line.trim_end().ends_with("1.81     -")), "{upload:?}");
+        // With a deep queue, the queue is the advice.
+        let deep = changed([455, 5], [5, 5], false, dropped(3321, 712));
+        assert!(deep.advice[0].starts_with("packets to the host wait"), "{:?}", deep.advice);
+        assert!(deep.verdict.contains("retransmits 21.4 %"), "{}", deep.verdict);
+    }
+
+    #[test]
+    fn the_longest_wait_in_a_queue_is_not_its_median() {
+        let growing = |name: LoadName, phase: &mut Observed| {
+            if name == LoadName::Upload {
+                let last = phase.exchanges.last_mut().expect("some");
+                (last.server_arrival, last.server_departure) =
+                    (last.server_arrival + 312 * MS, last.server_departure + 312 * MS);
+                last.arrival += 312 * MS;
+            }
+        };
+        let report = changed([82, 5], [5, 5], false, growing);
+        assert!(report.advice[0].contains("(median 77 ms, up to 389 ms)"), "{:?}", report.advice);
     }
 }

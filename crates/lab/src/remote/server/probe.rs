@@ -15,7 +15,8 @@ use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, State, late, overlapping};
 use crate::remote::probes::{
     INTERVAL, LOAD_BYTES, LOAD_CONNECTIONS_MAX, LOAD_LOOK, PROBE_OCTETS, PROBE_OCTETS_MAX, PROBES_MAX,
-    ProbeOutcome, ProbeRequest, Reply, Volume, date_of, greeting, read_probe, write_reply,
+    ProbeOutcome, ProbeRequest, RAMP, Reply, SegmentMeter, Segments, Volume, date_of, greeting, read_probe,
+    write_reply,
 };
 use crate::remote::protocol::{self, Nonce, Request};
 use crate::remote::tcp::Stream;
@@ -70,6 +71,7 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
         deadline: clock.now() + length,
         intervals_max: (length.as_millis() / INTERVAL.as_millis()) as usize + 1,
         up: Mutex::new(Volume::new(clock.now())),
+        down: Mutex::new(Segments::default()),
         rate_limited: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     };
@@ -90,6 +92,7 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
         date: date_of(clock),
         known_mtu: known_mtu(session.address).ok(),
         up: load.up.into_inner().unwrap_or_default(),
+        down_segments: load.down.into_inner().ok(),
         rate_limited: load.rate_limited.into_inner(),
         ..outcome
     };
@@ -162,6 +165,8 @@ struct Load<'a> {
     intervals_max: usize,
     /// What the client's connections carried.
     up: Mutex<Volume>,
+    /// What the server's connections sent.
+    down: Mutex<Segments>,
     rate_limited: AtomicBool,
     stop: AtomicBool,
 }
@@ -218,10 +223,12 @@ impl Load<'_> {
         if prepared.is_err() {
             return;
         }
+        let mut meter = SegmentMeter::new(self.state.clock.now() + RAMP);
         while !self.stops() {
             let moved = if is_up { stream.read(&mut room) } else { stream.write(&room) };
+            meter.look(&stream, self.state.clock.now());
             match moved {
-                Ok(0) => return,
+                Ok(0) => break,
                 Ok(bytes) => {
                     let clock = self.state.clock;
                     if is_up {
@@ -233,8 +240,11 @@ impl Load<'_> {
                     }
                 }
                 Err(error) if super::trial::is_timeout(&error) => {}
-                Err(_) => return,
+                Err(_) => break,
             }
+        }
+        if !is_up {
+            meter.finish(&stream, &mut lock(&self.down));
         }
     }
 
