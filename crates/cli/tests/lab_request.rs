@@ -1,8 +1,9 @@
 //! `kiban lab request` as a user runs it: web servers and name servers in a network namespace, and a path
 //! that is short, long, or loses packets.
 //!
-//! Recipes   `request/server.py` thinks, answers names late, or not at all; `request/delay.py` is a long
-//!           path; nft drops SYNs and packets to an address; a token bucket (tbf) makes transfers slow.
+//! Recipes   `request/server.py` thinks, writes header and body separately, answers names late, or
+//!           not at all; `request/delay.py` is a long path; nft drops SYNs and packets to an address; a token
+//!           bucket (tbf) makes transfers slow.
 //! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN), Python or nft.
 
 #[allow(dead_code, reason = "no server of kiban is needed")]
@@ -164,6 +165,21 @@ fn a_server_that_takes_long_is_told_from_the_path_and_from_tls() {
     let output = place.request(&at("https", 8001), "", &[]);
     let why = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && why.contains("the TLS handshake failed"), "{why}");
+}
+
+#[test]
+fn a_response_in_two_writes_waits_on_a_kept_connection_only_with_nagle() {
+    let Some(place) = Place::new('w', "writes") else { return };
+    let at = |port: u16| format!("http://{FAR}:{port}/");
+    // Python writes header and body separately, and does not set TCP_NODELAY.
+    let report = place.report(&at(8001), "", &[]);
+    assert_eq!(cause(&report), "nagle_delayed_ack", "{report:#}");
+    assert_eq!(report["verdict"]["part"], "transfer", "{report:#}");
+    // It looks the same, but the server's program waits.
+    let report = place.report(&at(8005), "", &[]);
+    assert_ne!(cause(&report), "nagle_delayed_ack", "{report:#}");
+    let words = report["verdict"]["words"].as_str().expect("a verdict");
+    assert!(words.contains("the server pauses within its response"), "{report:#}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// The listen backlog. It is more than one, so that a stray connection does not delay the expected one.
@@ -44,6 +44,15 @@ pub struct Given {
     pub receive_bytes: u32,
     /// The congestion control in use.
     pub congestion: String,
+}
+
+/// Acknowledges what has arrived at once instead of after a delay (TCP_QUICKACK), until the program next
+/// sends.
+///
+/// # Errors
+/// A system call failed; for example, the socket is not a TCP socket.
+pub fn acknowledge_at_once(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_quickack(true)
 }
 
 impl Settings {

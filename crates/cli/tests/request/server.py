@@ -1,6 +1,7 @@
 """Web servers and name servers for lab_request.rs; prints a line when all listen.
 
-Ports  8001 answers at once, 8002 after 300 ms, 8003 with 2 MB, 8004 once per connection; 8443 TLS 1.3,
+Ports  8001 answers at once, 8002 after 300 ms, 8003 with 2 MB, 8004 once per connection, 8005 with
+       TCP_NODELAY, but 45 ms between header and body; 8443 TLS 1.3,
        8444 TLS after 300 ms, 8445 TLS 1.2 with a certificate that is longer than an initial window
 Names  10.77.31.2 answers at once, .3 never, .4 after 300 ms, .5 only A, .6 fails after 100 ms; web.lab has the address .2, two.lab has
        .9 first. .2 refuses names below no.lab after 100 ms.
@@ -25,6 +26,8 @@ class Answer(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
+        if port == 8005:
+            time.sleep(0.045)
         self.wfile.write(body)
 
     def log_message(self, *_):
@@ -38,6 +41,12 @@ class Web(socketserver.ThreadingTCPServer):
 
     def handle_error(self, *_):
         pass
+
+
+class Immediate(Web):
+    def finish_request(self, request, address):
+        request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().finish_request(request, address)
 
 
 class Secure(Web):
@@ -91,8 +100,8 @@ def names(last):
 
 for last in (2, 3, 4, 5, 6):
     names(last)
-for port in (8001, 8002, 8003, 8004, 8443, 8444, 8445):
-    server = (Secure if port > 8400 else Web)(("0.0.0.0", port), Answer)
+for port in (8001, 8002, 8003, 8004, 8005, 8443, 8444, 8445):
+    server = (Secure if port > 8400 else Immediate if port == 8005 else Web)(("0.0.0.0", port), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 print("ready", flush=True)
 sys.stdin.read()

@@ -10,6 +10,9 @@
 //!           silent name server can be told from a slow answer.
 //! Distance  a round trip is the RTT of the TCP handshake, in which the kernels answer, not programs. What a
 //!           part takes beyond its round trips is due to a program or a device behind the other end.
+//! Delayed   if a short response on a kept connection stops for about the time of a delayed acknowledgement,
+//!           a third request acknowledges its beginning at once (TCP_QUICKACK). If the wait is gone, the
+//!           server held the rest back (Nagle's algorithm); if not, its program paused.
 //! Cause     named only if it explains at least half of the dominating part ([`Verdict`]).
 //! Limits    HTTP/1.1, without proxies, cookies, compression or redirects; one address at a time, without the
 //!           parallel attempts of browsers (RFC 8305); each TLS handshake is a full one.
@@ -32,6 +35,7 @@ use once::{Connection, Sample};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use std::sync::Arc;
+use verdict::may_be_held;
 
 /// Repeats a request; calls `progress` after each connection.
 ///
@@ -60,7 +64,14 @@ pub fn measure(
         let kept = if connection.is_kept() {
             let mut kept = Sample { rtt_ms: sample.rtt_ms, ..Sample::default() };
             // A server may close a connection at any time; then there is no second request.
-            connection.request(clock, &target, &mut kept).is_ok().then_some(kept)
+            let is_whole = connection.request(clock, &target, &mut kept).is_ok();
+            if is_whole && may_be_held(&kept) && connection.is_kept() {
+                connection.is_quick = true;
+                let mut quick = Sample::default();
+                let is_whole = connection.request(clock, &target, &mut quick).is_ok();
+                kept.quick_ack_ms = is_whole.then_some(quick.parts.transfer);
+            }
+            is_whole.then_some(kept)
         } else {
             None
         };

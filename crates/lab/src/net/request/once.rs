@@ -5,6 +5,7 @@ use super::names::Query;
 use super::target::{RequestOptions, Target};
 use crate::engine::Failure;
 use kiban_measure::TcpInfo;
+use kiban_measure::socket::acknowledge_at_once;
 use kiban_os::Clock;
 use kiban_os::clock::thread_cpu_nanos;
 use rustls::{ClientConnection, ProtocolVersion};
@@ -63,6 +64,9 @@ pub(super) struct Sample {
     pub(super) status: u16,
     pub(super) bytes: u64,
     pub(super) address: Option<SocketAddr>,
+    /// The transfer of the same response to a host that acknowledges at once, ms; `None` if that was not
+    /// tried.
+    pub(super) quick_ack_ms: Option<f64>,
 }
 
 /// An open connection.
@@ -70,6 +74,8 @@ pub(super) struct Connection {
     stream: TcpStream,
     tls: Option<ClientConnection>,
     is_kept: bool,
+    /// Whether the beginning of a response is acknowledged at once (TCP_QUICKACK).
+    pub(super) is_quick: bool,
 }
 
 fn lost(step: &str, error: impl Display) -> Failure {
@@ -137,7 +143,7 @@ impl Connection {
             });
             tls = Some(session);
         }
-        Ok((Connection { stream, tls, is_kept: false }, sample))
+        Ok((Connection { stream, tls, is_kept: false, is_quick: false }, sample))
     }
 
     /// Sends a request and receives the response.
@@ -153,25 +159,21 @@ impl Connection {
             target.authority,
             env!("CARGO_PKG_VERSION")
         );
-        let failed = |error: io::Error| {
-            let why = match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    "the server does not answer".to_owned()
-                }
-                _ => error.to_string(),
-            };
-            lost("the request", why)
-        };
         let begin = clock.now();
         let mut first = None;
         let mut response = Response::default();
-        self.write(request.as_bytes()).map_err(failed)?;
+        self.write(request.as_bytes()).map_err(|error| lost("the request", no_answer(&error, None)))?;
         let mut room = vec![0; READ_BYTES];
         while !response.is_complete {
-            let count = self.read(&mut room).map_err(failed)?;
+            let count = self
+                .read(&mut room)
+                .map_err(|error| lost("the request", no_answer(&error, first.map(|_| response.bytes))))?;
             first.get_or_insert_with(|| clock.now());
             let taken = if count == 0 { response.end() } else { response.take(&room[..count]) };
             taken.map_err(|why| lost("the request", why))?;
+            if self.is_quick && !response.is_complete {
+                acknowledge_at_once(&self.stream).map_err(|error| lost("the request", error))?;
+            }
         }
         let (first, end) = (first.unwrap_or(begin), clock.now());
         sample.parts.first_byte = first.since(begin).as_secs_f64() * 1e3;
@@ -211,6 +213,24 @@ impl Connection {
             }
         }
     }
+}
+
+/// Describes an error while a response is awaited, of which `bytes` of the body have arrived; `None` if
+/// nothing has.
+fn no_answer(error: &io::Error, bytes: Option<u64>) -> String {
+    let what = match (error.kind(), bytes) {
+        (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, None) => {
+            "TCP connected, but no byte of the response arrived".to_owned()
+        }
+        (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(bytes)) => {
+            format!("the response stopped after {bytes} bytes of the body")
+        }
+        _ => return error.to_string(),
+    };
+    format!(
+        "{what}: the server waits, or the path drops long packets (`kiban lab check HOST` tells, if `kiban lab \
+         serve` runs there)"
+    )
 }
 
 /// Makes the TLS handshake. A wait begins when everything that this end has to say is sent.

@@ -3,7 +3,7 @@
 use super::names::Query;
 use super::once::Sample;
 use super::target::Target;
-use super::verdict::{PARTS, Verdict, shares, verdict};
+use super::verdict::{PARTS, Verdict, kept_verdict, shares, verdict};
 use crate::net::latency::Percentiles;
 use crate::table::{Table, counted, readable};
 use serde::Serialize;
@@ -70,8 +70,19 @@ impl RequestReport {
         let mut verdict = verdict(&new);
         let (new_connection, kept_connection) = (parts(&new), parts(&kept));
         if let (Some(one), Some(other)) = (new_connection.last(), kept_connection.last()) {
-            let (one, other) = (readable(one.times.p50_ms), readable(other.times.p50_ms));
-            verdict.words += &format!("; the median is {one} ms, and {other} ms on a kept connection");
+            let (one, other) = (one.times.p50_ms, other.times.p50_ms);
+            match kept_verdict(&kept) {
+                Some(of_kept) if of_kept.cause != verdict.cause && other > one => verdict = of_kept,
+                Some(of_kept) if of_kept.cause != verdict.cause => {
+                    verdict.words += &format!("; {}", of_kept.words);
+                    let advice = [verdict.advice, format!("for kept connections: {}", of_kept.advice)];
+                    verdict.advice = advice.join("; ").trim_start_matches("; ").to_owned();
+                }
+                _ => {}
+            }
+            let (one, other) = (readable(one), readable(other));
+            verdict.words +=
+                &format!("; the median is {one} ms on a new connection, and {other} ms on a kept one");
         }
         let last = new.last().cloned().unwrap_or_default();
         let slowest = new.iter().max_by(|one, other| one.parts.dns.total_cmp(&other.parts.dns));

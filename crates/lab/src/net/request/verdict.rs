@@ -1,6 +1,7 @@
 //! The verdict: which part of a request dominates, and why.
 //!
-//! Dominating  a part that takes at least half of the time of all requests on new connections.
+//! Dominating  a part that takes at least half of the time of all requests on new connections; likewise on
+//!             kept ones. Requests that take less than [`SHORT_MS`] are not judged.
 //! Cause       named if its evidence explains at least half of that part: waits for silent name servers;
 //!             connection attempts that failed; retransmitted SYNs; the processor; what the server takes
 //!             beyond round trips; round trips.
@@ -16,6 +17,14 @@ use std::collections::BTreeMap;
 
 /// The share from which a part dominates, and from which evidence explains it.
 const HALF: f64 = 0.5;
+/// A request of this mean length has nothing to explain, ms.
+const SHORT_MS: f64 = 5.0;
+/// The waits that a delayed acknowledgement of this host may cause, ms: Linux delays for 40 to 200, and the
+/// timer of a busy host is late.
+const DELAYED_MS: std::ops::Range<f64> = 30.0..250.0;
+/// The longest body for which a request is repeated with immediate acknowledgements, bytes: an initial
+/// window.
+const HELD_BYTES_MAX: u64 = 14_600;
 
 /// Why a request takes long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -41,6 +50,10 @@ pub enum RequestCause {
     TlsServer,
     /// Round trips of the TLS handshake.
     TlsRoundTrips,
+    /// Nagle's algorithm holds a part of the response back until this host's delayed acknowledgement.
+    NagleDelayedAck,
+    /// The server pauses within a short response.
+    ServerPause,
     /// The server takes long before its first byte.
     ServerThinkTime,
     /// Round trips of all steps.
@@ -73,6 +86,13 @@ pub(super) fn shares(samples: &[Sample]) -> [f64; 5] {
 
 /// Returns the verdict on requests on new connections.
 pub(super) fn verdict(samples: &[Sample]) -> Verdict {
+    if is_short(samples) {
+        let words = format!(
+            "a request on a new connection takes {} ms: nothing to explain",
+            readable(mean_ms(samples))
+        );
+        return Verdict { words, part: None, cause: None, advice: String::new() };
+    }
     let shares = shares(samples);
     let largest = (0..5).max_by(|one, other| shares[*one].total_cmp(&shares[*other])).unwrap_or(0);
     let dominating = (shares[largest] >= HALF).then_some(largest);
@@ -106,6 +126,77 @@ pub(super) fn verdict(samples: &[Sample]) -> Verdict {
         },
         None => Verdict { words: format!("{head}; the evidence shows no cause"), part, cause: None, advice: String::new() },
     }
+}
+
+fn mean_ms(samples: &[Sample]) -> f64 {
+    sum(samples, |sample| sample.parts.list().iter().sum()) / samples.len().max(1) as f64
+}
+
+fn is_short(samples: &[Sample]) -> bool {
+    mean_ms(samples) < SHORT_MS
+}
+
+/// Returns whether a response stopped for a time that a delayed acknowledgement may take.
+pub(super) fn may_be_held(sample: &Sample) -> bool {
+    DELAYED_MS.contains(&sample.parts.transfer) && sample.bytes <= HELD_BYTES_MAX
+}
+
+/// Returns the verdict on requests on kept connections; `None` if no cause is found.
+pub(super) fn kept_verdict(samples: &[Sample]) -> Option<Verdict> {
+    if samples.is_empty() || is_short(samples) {
+        return None;
+    }
+    let shares = shares(samples);
+    let (part, found) = if shares[4] >= HALF {
+        (4, held(samples))
+    } else if shares[3] >= HALF {
+        (3, first_byte(samples))
+    } else {
+        return None;
+    };
+    let (cause, why, advice) = found?;
+    let percent = readable(100.0 * shares[part]);
+    let words = format!("{} takes {percent} % of a request on a kept connection: {why}", PARTS[part]);
+    Some(Verdict { words, part: Some(PARTS[part]), cause: Some(cause), advice })
+}
+
+/// Finds why short responses on kept connections stop, from the repeats with immediate acknowledgements.
+fn held(samples: &[Sample]) -> Found {
+    let all = sum(samples, |sample| sample.parts.list().iter().sum());
+    let tried: Vec<(f64, f64)> =
+        samples.iter().filter_map(|sample| Some((sample.parts.transfer, sample.quick_ack_ms?))).collect();
+    let saved = tried.iter().map(|(delayed, quick)| (delayed - quick).max(0.0)).sum::<f64>();
+    let [delayed, quick] = [|pair: &(f64, f64)| pair.0, |pair: &(f64, f64)| pair.1]
+        .map(|of| median(&tried.iter().map(of).collect::<Vec<_>>()));
+    let (delayed, quick) = (delayed?, quick?);
+    if saved >= HALF * all {
+        return Some((
+            RequestCause::NagleDelayedAck,
+            format!(
+                "the server writes its response in more than one piece, and Nagle's algorithm holds the rest back \
+                 until this host's delayed acknowledgement, {} ms; with immediate acknowledgements (TCP_QUICKACK), \
+                 the transfer takes {} ms",
+                readable(delayed),
+                readable(quick)
+            ),
+            "set TCP_NODELAY on the server's connections, or write header and body with one call; neither the path \
+             nor the server's speed is the cause"
+                .to_owned(),
+        ));
+    }
+    let rtt = median(&samples.iter().filter_map(|sample| sample.rtt_ms).collect::<Vec<_>>())?;
+    let paused = tried.iter().map(|(_, quick)| (quick - 2.0 * rtt).max(0.0)).sum::<f64>();
+    (paused >= HALF * all).then(|| {
+        (
+            RequestCause::ServerPause,
+            format!(
+                "the server pauses within its response of {} bytes, {} ms, also if this host acknowledges at once",
+                readable(samples.iter().map(|sample| sample.bytes).max().unwrap_or(0) as f64),
+                readable(quick)
+            ),
+            "look at what the program on the server waits for between the pieces of its response".to_owned(),
+        )
+    })
 }
 
 type Found = Option<(RequestCause, String, String)>;
@@ -448,6 +539,51 @@ mod tests {
             let verdict = verdict(&vec![sample; 3]);
             assert_eq!(verdict.cause, expected, "{what}: {}", verdict.words);
         }
+    }
+
+    #[test]
+    fn a_response_that_waits_for_a_delayed_acknowledgement_is_told_from_a_pause() {
+        let kept = |transfer: f64, quick: Option<f64>| Sample {
+            parts: Parts { first_byte: 0.4, transfer, ..Parts::default() },
+            bytes: 200,
+            rtt_ms: Some(0.04),
+            quick_ack_ms: quick,
+            ..Sample::default()
+        };
+        let cause = |samples: &[Sample]| kept_verdict(samples).and_then(|verdict| verdict.cause);
+        let of = |transfer, quick| cause(&vec![kept(transfer, quick); 3]);
+        assert_eq!(of(42.3, Some(0.1)), Some(RequestCause::NagleDelayedAck));
+        assert_eq!(of(42.3, Some(42.1)), Some(RequestCause::ServerPause));
+        assert_eq!(of(42.3, None), None, "it was not tried");
+        assert_eq!(of(1.0, None), None, "a short request");
+        // On a path of 80 ms, most of the transfer is the round trip that Nagle's algorithm waits for anyway.
+        let long = Sample { rtt_ms: Some(80.0), ..kept(120.0, Some(80.0)) };
+        assert_eq!(cause(&vec![long; 3]), None);
+        let words = kept_verdict(&vec![kept(42.3, Some(0.1)); 3]).expect("a cause").words;
+        assert!(
+            words.starts_with("transfer takes 99.1 % of a request on a kept connection: the server writes"),
+            "{words}"
+        );
+        let thinks = Sample {
+            parts: Parts { first_byte: 300.0, ..Parts::default() },
+            rtt_ms: Some(1.0),
+            ..kept(0.1, None)
+        };
+        assert_eq!(cause(&vec![thinks; 3]), Some(RequestCause::ServerThinkTime));
+        assert!(may_be_held(&kept(42.3, None)) && !may_be_held(&kept(2.0, None)));
+        assert!(!may_be_held(&Sample { bytes: 2_000_000, ..kept(42.3, None) }));
+    }
+
+    #[test]
+    fn a_request_of_two_milliseconds_is_nobodys_fault() {
+        let short = Sample {
+            parts: Parts { connect: 0.6, first_byte: 1.3, ..Parts::default() },
+            rtt_ms: Some(0.04),
+            ..Sample::default()
+        };
+        let verdict = verdict(&vec![short; 3]);
+        assert_eq!((verdict.cause, verdict.part), (None, None), "{}", verdict.words);
+        assert_eq!(verdict.words, "a request on a new connection takes 1.9 ms: nothing to explain");
     }
 
     #[test]
