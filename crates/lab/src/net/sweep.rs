@@ -22,6 +22,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The number of disturbed points from which the progress mentions them.
+const DISTURBED_MIN: u64 = 3;
+
 /// A sweep of a host.
 pub struct Sweep {
     /// The session with the host.
@@ -131,7 +134,13 @@ impl Sweep {
     fn measure(&self, run: &Run, hear: Hear<'_>, what: &str) -> Result<Outcome, StoreError> {
         let words = |trial: &Trial| Setup::of(&trial.point).map(|setup| format!("{what}{}", setup.words()));
         let progress = |Progress { outcome, now }: Progress<'_>| {
-            let words = now.and_then(|trial| words(trial).ok()).unwrap_or_default();
+            let mut words = now.and_then(|trial| words(trial).ok()).unwrap_or_default();
+            if outcome.disturbed >= DISTURBED_MIN {
+                words += &format!(
+                    "; {} disturbed by other programs (if both ends run on this host: --foreign-cores 100)",
+                    outcome.disturbed
+                );
+            }
             hear(outcome.done(), outcome.trials, &words);
         };
         engine::sweep(&self.question(), run, None, &self.options, &progress)

@@ -4,7 +4,7 @@
 //!           cause that it addresses, and is called proved only if that case is no longer slow.
 
 use super::boundary::buffer_bytes_max;
-use super::cause::Cause;
+use super::cause::{Cause, window_rtt_us};
 use crate::net::trial::evidence::Evidence;
 use crate::net::trial::setup::{HEADER_BYTES, Setup};
 use serde::{Deserialize, Serialize};
@@ -96,9 +96,16 @@ pub fn against(
                 Setup { buffer_bytes: Some(bytes), ..setup.clone() },
             )]
         }
+        // A board has the buffers of its configuration, whatever a program asks for.
+        Cause::ReceiveBuffer | Cause::SendBuffer if evidence.board.is_some() => {
+            vec![words("use larger TCP buffers in the board's configuration ([tcp])")]
+        }
         Cause::ReceiveBuffer | Cause::SendBuffer => {
-            let round_trip_us =
-                evidence.path.round_trip_us.max(f64::from(evidence.info.rtt_us.min(1_000_000)));
+            let buffer = match cause {
+                Cause::SendBuffer => evidence.given.send_bytes,
+                _ => evidence.receiver.given.receive_bytes,
+            };
+            let round_trip_us = evidence.path.round_trip_us.max(window_rtt_us(buffer / 2, evidence).min(1e6));
             let bytes = round_up(2.0 * best_mbps * round_trip_us / 8.0);
             vec![
                 advice(
@@ -148,6 +155,10 @@ pub fn against(
             ),
         ],
         Cause::ServerLimit => vec![words("start `kiban lab serve` with a larger --rate, if that is allowed")],
+        // A trace is one of the kernel's TCP.
+        Cause::NotExplained if evidence.board.is_some() => {
+            vec![words("repeat the sweep without --board, to see whether the board or the path is slow")]
+        }
         Cause::NotExplained => vec![words("inspect this case with `kiban lab trace`")],
     }
 }

@@ -14,6 +14,10 @@ use crate::net::trial::transactions::SLOW_PART;
 use crate::table::counted;
 use serde::{Deserialize, Serialize};
 
+/// The fewest segments of a stream whose losses are judged, and the share of retransmissions: one of this
+/// many.
+const LOSSY: (u64, u64) = (100, 20);
+
 /// A cause.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,6 +109,13 @@ pub fn is_slow(evidence: &Evidence, slow_mbps: f64) -> bool {
         Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
         None => evidence.mbps() < slow_mbps,
     }
+}
+
+/// Returns whether a stream retransmits so many segments that this alone is a fault: a policer drops a fifth
+/// of what BBR sends, but all streams that pass it may be equally slow.
+pub(super) fn is_lossy(evidence: &Evidence) -> bool {
+    let segments = evidence.segments().unwrap_or(0);
+    evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * LOSSY.1 >= segments
 }
 
 /// Explains a slow case.
@@ -224,8 +235,8 @@ fn of_stream(evidence: &Evidence) -> Found {
              Mbit/s with an RTT of {:.2} ms",
             evidence.given.send_bytes / 2,
             100.0 * shares.send_buffer,
-            window_mbps(evidence.given.send_bytes / 2, evidence),
-            evidence.info.rtt_us as f64 * 1e-3
+            buffer_mbps(evidence.given.send_bytes / 2, evidence),
+            window_rtt_us(evidence.given.send_bytes / 2, evidence) * 1e-3
         );
         return Some((Cause::SendBuffer, because));
     }
@@ -267,13 +278,14 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
         return (Cause::SillyWindow, because);
     }
     let shut = evidence.receiver.counters.get("TCPToZeroWindowAdv");
-    let most = window_mbps(evidence.receiver.given.receive_bytes / 2, evidence);
+    let buffer = evidence.receiver.given.receive_bytes / 2;
+    let most = buffer_mbps(buffer, evidence);
     if shut == 0 && evidence.mbps() > 0.4 * most {
         let because = format!(
             "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes \
              allows at most {most:.2} Mbit/s with an RTT of {:.2} ms",
-            evidence.receiver.given.receive_bytes / 2,
-            evidence.info.rtt_us as f64 * 1e-3
+            buffer,
+            window_rtt_us(buffer, evidence) * 1e-3
         );
         return (Cause::ReceiveBuffer, because);
     }
@@ -292,6 +304,19 @@ fn full_segment(evidence: &Evidence) -> u32 {
 /// Returns the rate that a window allows, Mbit/s.
 fn window_mbps(bytes: u32, evidence: &Evidence) -> f64 {
     f64::from(bytes) * 8.0 / f64::from(evidence.info.rtt_us.max(1))
+}
+
+/// Returns the RTT, us, with which a full window of this many bytes limits a stream. The smoothed RTT at the
+/// end may be that of a short stall; but a window that limits is sent once per RTT, so the measured rate
+/// bounds it.
+pub(super) fn window_rtt_us(bytes: u32, evidence: &Evidence) -> f64 {
+    let turn = f64::from(bytes) * 8.0 / evidence.mbps().max(1e-9);
+    f64::from(evidence.info.rtt_us).min(turn.max(evidence.path.round_trip_us)).max(1.0)
+}
+
+/// Returns the rate that a full buffer allows, Mbit/s.
+fn buffer_mbps(bytes: u32, evidence: &Evidence) -> f64 {
+    f64::from(bytes) * 8.0 / window_rtt_us(bytes, evidence)
 }
 
 fn what_there_is(evidence: &Evidence) -> String {
@@ -568,6 +593,34 @@ pub(super) mod tests {
         assert!(!is_slow(&evidence, 1e9));
         // The stream has 100 Mbit/s.
         assert!(!is_slow(&stream(), 99.0) && is_slow(&stream(), 101.0));
+    }
+
+    #[test]
+    fn a_buffer_allows_at_least_the_rate_that_was_measured() {
+        // 542.7 Mbit/s with a buffer of 4000 bytes on a path of 8 us, but the smoothed RTT ended at 2.18 ms.
+        let mut evidence = stream();
+        (evidence.path.round_trip_us, evidence.info.rtt_us) = (8.0, 2180);
+        evidence.receiver.given.receive_bytes = 8000;
+        evidence.receiver.bytes = 67_837_500;
+        evidence.info.rwnd_limited_us = Some(950_000);
+        let explanation = explain(&evidence);
+        assert_eq!(explanation.cause, Cause::ReceiveBuffer);
+        assert!(
+            explanation.because.ends_with("allows at most 542.70 Mbit/s with an RTT of 0.06 ms"),
+            "{}",
+            explanation.because
+        );
+    }
+
+    #[test]
+    fn heavy_loss_is_judged_without_a_threshold() {
+        let lossy = |segments: u32, again: u32| {
+            let mut evidence = stream();
+            (evidence.info.data_segs_out, evidence.info.total_retrans) = (Some(segments), again);
+            is_lossy(&evidence)
+        };
+        assert!(lossy(3321, 712));
+        assert!(!lossy(8600, 163) && !lossy(60, 20) && !lossy(0, 0));
     }
 
     #[test]

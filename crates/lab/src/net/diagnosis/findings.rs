@@ -5,12 +5,14 @@
 //! Proofs    remedies usually use settings outside the grid, so each remedy is measured by a run of its own
 //!           with one point. The run's folder is below `proofs` in the sweep's directory; its name is the
 //!           first digits of the trial's key.
+//! Loss      heavy loss in at least half of the streams of a direction is a fault of the path, whether or not
+//!           they are slow: if all are equally slow, none is slow compared with the best one.
 //! Path      the path in the findings is that of the first record; every record contains the path that was
 //!           measured for it.
 
 use super::advice::{Proof, against};
 use super::boundary::should_be_slow;
-use super::cause::{Cause, explain, is_slow};
+use super::cause::{Cause, explain, is_lossy, is_slow};
 use super::directions::Directions;
 use super::map::{BOUNDARY, Cell, Map};
 use super::threshold::SlowBelow;
@@ -118,6 +120,13 @@ impl Sweep {
         self.records.get(&setup.point(&self.host).to_string())
     }
 
+    /// Returns whether at least half of the streams in the pattern's direction lose many segments.
+    fn is_lossy(&self, pattern: Pattern) -> bool {
+        let streams = || self.records.values().map(|one| &one.evidence).filter(|one| one.pattern == pattern);
+        let lossy = streams().filter(|evidence| is_lossy(evidence)).count();
+        lossy > 0 && lossy * 2 >= streams().count()
+    }
+
     /// Returns the rate of the best stream in the pattern's direction, and the best rate of all trials,
     /// Mbit/s.
     fn best(&self, pattern: Pattern) -> (f64, f64) {
@@ -177,12 +186,13 @@ impl Findings {
             let (best_stream, _) = sweep.best(group.pattern);
             let slow_mbps = self.streams_slow_below.mbps(best_stream);
             let predicted_mbps = self.streams_slow_below.mbps(best_stream.max(self.path.rate_mbps));
+            let judge = Judge { slow_mbps, predicted_mbps, is_lossy: sweep.is_lossy(group.pattern) };
             let mut rows = Vec::new();
             for buffer in &sweep.grid.buffers {
                 let mut row = Vec::new();
                 for message in &sweep.grid.messages {
                     let setup = sweep.grid.cell(&group, *buffer, *message);
-                    let cell = self.cell(sweep, &setup, slow_mbps, predicted_mbps);
+                    let cell = self.cell(sweep, &setup, &judge);
                     if let (Some(cause), Some(number)) = (cell.cause, cell.figure) {
                         found.entry(cause).or_default().push((number, setup, cell.because.clone()));
                     }
@@ -221,13 +231,12 @@ impl Findings {
         worst
     }
 
-    /// Returns a cell. Streams are slow below `slow_mbps`, and predicted to be slow below `predicted_mbps`.
-    fn cell(&mut self, sweep: &Sweep, setup: &Setup, slow_mbps: f64, predicted_mbps: f64) -> Cell {
-        let predicted_slow = should_be_slow(setup, &self.path, predicted_mbps);
+    fn cell(&mut self, sweep: &Sweep, setup: &Setup, judge: &Judge) -> Cell {
+        let predicted_slow = should_be_slow(setup, &self.path, judge.predicted_mbps);
         let mut cell = Cell { figure: None, mbps: 0.0, predicted_slow, cause: None, because: String::new() };
         let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
         (cell.figure, cell.mbps) = (Some(*figure), evidence.mbps());
-        if is_slow(evidence, slow_mbps) {
+        if is_slow(evidence, judge.slow_mbps) || (judge.is_lossy && is_lossy(evidence)) {
             let explanation = explain(evidence);
             (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);
         }
@@ -263,7 +272,9 @@ impl Findings {
                 match sweep.get(&changed).or(apart.as_ref()) {
                     Some(Measured { figure: after, evidence }) => {
                         proof.after = Some(*after);
-                        proof.removed = !is_slow(evidence, slow_mbps) && after > before;
+                        let why = why_not_proved(count.cause, evidence, slow_mbps, after / before.max(1e-9));
+                        proof.removed = why.is_none();
+                        proof.note = why.unwrap_or_default();
                     }
                     None => {
                         proof.note = "the sweep ended before this measurement".to_owned();
@@ -278,7 +289,7 @@ impl Findings {
 
     /// Records why points with remedies could not be measured.
     pub(in crate::net) fn add_notes(&mut self, notes: &[(String, String)]) {
-        for proof in self.advice.iter_mut().filter(|proof| !proof.note.is_empty()) {
+        for proof in self.advice.iter_mut().filter(|proof| proof.after.is_none() && !proof.note.is_empty()) {
             if let Some((_, why)) = notes.iter().find(|(advice, _)| *advice == proof.advice) {
                 proof.note.clone_from(why);
             }
@@ -352,6 +363,56 @@ impl Findings {
         explanation
     }
 
+    /// Returns the rates of streams in words, whether or not they are slow compared with each other; `None`
+    /// without streams.
+    fn rates(&self) -> Option<String> {
+        let best = |pattern: Pattern, all: bool| {
+            let maps = self.maps.iter().filter(|map| map.pattern == pattern);
+            let cells = maps.flat_map(|map| map.iter().map(|(.., cell)| cell));
+            cells.filter(|cell| all || !cell.predicted_slow).filter_map(|cell| cell.figure).reduce(f64::max)
+        };
+        let (to, from) = (best(Pattern::Stream, true), best(Pattern::StreamBack, true));
+        let mut words = match (to, from) {
+            (Some(to), Some(from)) => {
+                let factor = to.max(from) / to.min(from).max(1e-9);
+                let times = if factor >= UNEVEN {
+                    format!(", {} times as fast in one direction as in the other", readable(factor))
+                } else {
+                    String::new()
+                };
+                format!(
+                    "the best stream has {} Mbit/s to the server and {} from it{times}",
+                    readable(to),
+                    readable(from)
+                )
+            }
+            (Some(to), None) => format!("the best stream has {} Mbit/s to the server", readable(to)),
+            (None, from) => format!("the best stream has {} Mbit/s from the server", readable(from?)),
+        };
+        // Streams that their buffers limit say nothing about the path.
+        let ample =
+            best(Pattern::Stream, false).filter(|_| self.streams_slow_below == SlowBelow::QuarterOfBest);
+        if ample.is_some_and(|mbps| mbps < FAR_BELOW * self.path.rate_mbps) {
+            words += &format!(
+                "; a burst of 256 KiB passed at {} Mbit/s, as through a rate limiter (a shaper or a policer), which lets \
+                 short bursts pass",
+                readable(self.path.rate_mbps)
+            );
+        }
+        Some(words)
+    }
+
+    /// Returns the words of a sweep in which only programs with two writes are slow.
+    fn only_two_writes(&self) -> Option<&'static str> {
+        let [only] = &self.causes[..] else { return None };
+        let slow_in_two_writes =
+            self.maps.iter().all(|map| map.pattern.is_in_two_writes() || map.counts().1 == 0);
+        (only.cause == Cause::NagleDelayedAck && slow_in_two_writes).then_some(
+            "only a program that writes header and body separately, and waits for the reply, is slow: a matter of the \
+             program and TCP at both ends; the path shows no fault in this sweep",
+        )
+    }
+
     /// Returns what the first screen of a report says.
     fn verdict(&self) -> Verdict {
         let (all, slow) = self.maps.iter().fold((0, 0), |(all, slow), map| {
@@ -363,21 +424,32 @@ impl Findings {
         let removed = self.advice.iter().filter(|proof| proof.removed);
         let by_remedies = removed.filter_map(|proof| Some(proof.after? / proof.before.max(1e-9)));
         let factor = by_maps.chain(by_remedies).fold(0.0, f64::max);
-        let sentence = match self.causes.first() {
-            None => format!("No cell is slow: all {all} measured cells are as fast as expected."),
-            Some(count) => {
-                let part = if count.cells < slow {
-                    format!(", {} of them for this reason", count.cells)
+        // What was found comes first, even if more cells have no explanation.
+        let explained = self.causes.iter().find(|count| count.cause != Cause::NotExplained);
+        let mut sentence = match explained.or(self.causes.first()) {
+            None => format!(
+                "No cell is slow{}: all {all} measured cells are as fast as expected.",
+                if self.maps.iter().any(|map| map.pattern.is_stream()) {
+                    " compared with the best one"
                 } else {
-                    String::new()
-                };
+                    ""
+                }
+            ),
+            Some(count) => {
+                let others = slow - count.cells;
+                let part =
+                    if others > 0 { format!(", and {others} for other reasons") } else { String::new() };
                 let up_to = if factor >= 2.0 { format!(", up to {factor:.0} times") } else { String::new() };
                 format!(
-                    "{}: {slow} of {all} cells are slow{part}{up_to}.",
-                    count.cause.sentence(in_two_writes)
+                    "{}: {} of {all} cells are slow{part}{up_to}.",
+                    count.cause.sentence(in_two_writes),
+                    count.cells
                 )
             }
         };
+        for more in [self.only_two_writes().map(str::to_owned), self.rates()].into_iter().flatten() {
+            sentence += &format!(" {}{}.", more[..1].to_uppercase(), &more[1..]);
+        }
         let fact = |name: &str, value: String| (name.to_owned(), value);
         let mut facts = Vec::new();
         facts.extend(self.measured.map(|(first, last)| fact("Measured", period(first, last))));
@@ -412,7 +484,7 @@ impl Findings {
         for proof in tried.iter().take(REMEDIES_MAX) {
             let after = proof.after.unwrap_or_default();
             let effect = format!("{} → {} {}", readable(proof.before), readable(after), proof.unit);
-            let (tone, word) = if proof.removed { (Tone::Good, "helps") } else { (Tone::Bad, "still slow") };
+            let (tone, word) = if proof.removed { (Tone::Good, "helps") } else { (Tone::Bad, "not proved") };
             sheet.row([proof.advice.as_str().into(), effect.into(), Badge::new(tone, word).into()]);
         }
         Some(Block::Grid(sheet))
@@ -435,6 +507,44 @@ impl Findings {
             figure(self.path.rate_mbps)
         )
     }
+}
+
+/// How the cells of a map are judged.
+struct Judge {
+    /// Streams are slow below this rate.
+    slow_mbps: f64,
+    /// Streams are predicted to be slow below this rate.
+    predicted_mbps: f64,
+    /// Whether loss is a fault in this direction, of slow streams and others.
+    is_lossy: bool,
+}
+
+/// The factor between the rates of both directions that is worth a remark.
+const UNEVEN: f64 = 2.0;
+/// Streams are far below the rate of a burst if they have less than this part of it.
+const FAR_BELOW: f64 = 0.25;
+
+/// A remedy has an effect if the case is this much faster. Repeated measurements differ by less.
+const GAIN_MIN: f64 = 1.2;
+
+/// Returns why a case with a remedy, `gain` times as fast as before, does not count as repaired; `None` if it
+/// does.
+fn why_not_proved(cause: Cause, evidence: &Evidence, slow_mbps: f64, gain: f64) -> Option<String> {
+    if is_slow(evidence, slow_mbps) {
+        return Some(match &evidence.exchanges {
+            Some(exchanges) => {
+                format!(
+                    "it still waits for timers {} % of the time",
+                    readable(100.0 * exchanges.stalled_part)
+                )
+            }
+            None => format!("it is still below {} Mbit/s", readable(slow_mbps)),
+        });
+    }
+    if cause == Cause::Loss && is_lossy(evidence) {
+        return Some(format!("it still retransmits {}", counted(evidence.retransmits(), "segment")));
+    }
+    (gain < GAIN_MIN).then(|| "measurements without a remedy differ by as much".to_owned())
 }
 
 /// The number of remedies on the first screen of a report.
@@ -502,6 +612,11 @@ impl fmt::Display for Findings {
         }
         if self.causes.is_empty() {
             writeln!(f, "No cell is slow.")?;
+        }
+        if let Some(rates) = self.rates() {
+            writeln!(f, "Streams: {rates}.\n")?;
+        }
+        if self.causes.is_empty() {
         } else {
             let mut table = Table::new("Why cells are slow")
                 .text_column("")
@@ -516,10 +631,16 @@ impl fmt::Display for Findings {
             for count in &self.causes {
                 writeln!(f, "{}: {}", count.cause.letter(), count.example)?;
             }
+            if let Some(words) = self.only_two_writes() {
+                writeln!(f, "{words}")?;
+            }
             writeln!(f)?;
         }
         if !self.advice.is_empty() {
-            writeln!(f, "What to change, tried on the worst case of each cause")?;
+            writeln!(
+                f,
+                "What to change, tried on the worst case of each cause (PROVED: no longer slow, and faster)"
+            )?;
             for proof in &self.advice {
                 let before = figure(proof.before);
                 match proof.after {
@@ -527,7 +648,11 @@ impl fmt::Display for Findings {
                         f,
                         "- {}\n  {}: {before} -> {} {} ({})",
                         proof.advice,
-                        if proof.removed { "PROVED" } else { "not proved" },
+                        if proof.removed {
+                            "PROVED".to_owned()
+                        } else {
+                            format!("not proved, {}", proof.note)
+                        },
                         figure(after),
                         proof.unit,
                         proof.case
@@ -552,6 +677,132 @@ impl fmt::Display for Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the findings of a sweep whose maps have these patterns and cells: a figure, whether the cell
+    /// was predicted to be slow, and the cause.
+    fn findings(rate_mbps: f64, maps: &[(Pattern, &[(f64, bool, Option<Cause>)])]) -> Findings {
+        let first = crate::net::diagnosis::cause::tests::stream();
+        let cell = |(figure, predicted_slow, cause): &(f64, bool, Option<Cause>)| Cell {
+            figure: Some(*figure),
+            mbps: *figure,
+            predicted_slow: *predicted_slow,
+            cause: *cause,
+            because: String::new(),
+        };
+        let maps: Vec<Map> = maps
+            .iter()
+            .map(|(pattern, cells)| Map {
+                title: pattern.name().to_owned(),
+                pattern: *pattern,
+                slow_below: None,
+                unit: unit(*pattern).to_owned(),
+                messages: (1..=cells.len() as u32).collect(),
+                buffers: vec![0],
+                cells: vec![cells.iter().map(cell).collect()],
+            })
+            .collect();
+        let mut counts: BTreeMap<Cause, usize> = BTreeMap::new();
+        for cause in maps.iter().flat_map(Map::iter).filter_map(|(.., cell)| cell.cause) {
+            *counts.entry(cause).or_default() += 1;
+        }
+        let count = |(cause, cells): (Cause, usize)| CauseCount {
+            cause,
+            words: cause.words().to_owned(),
+            cells,
+            example: "evidence".to_owned(),
+            case: "case".to_owned(),
+        };
+        let mut causes: Vec<CauseCount> = counts.into_iter().map(count).collect();
+        causes.sort_by_key(|count| std::cmp::Reverse(count.cells));
+        Findings {
+            host: "h".to_owned(),
+            server: first.peer,
+            board: None,
+            path: Path { rate_mbps, ..first.path },
+            environment: None,
+            streams_slow_below: SlowBelow::default(),
+            maps,
+            directions: Vec::new(),
+            causes,
+            advice: Vec::new(),
+            disturbed: 0,
+            open: Vec::new(),
+            notes: Vec::new(),
+            measured: None,
+            command: String::new(),
+        }
+    }
+
+    #[test]
+    fn slow_directions_and_rate_limiters_are_named_although_no_cell_is_slow() {
+        let even = |mbps: f64| [(mbps, false, None); 3];
+        // A policer of 20 Mbit/s lets a burst pass at 276.7.
+        let policed =
+            findings(276.7, &[(Pattern::Stream, &even(20.8)), (Pattern::StreamBack, &even(2411.0))]);
+        let words = policed.verdict().sentence;
+        assert!(words.contains("20.8 Mbit/s to the server and 2411 from it, 116 times as fast"), "{words}");
+        assert!(words.contains("256 KiB passed at 277 Mbit/s, as through a rate limiter"), "{words}");
+        let text = policed.to_string();
+        assert!(
+            text.contains("No cell is slow.") && text.contains("Streams: the best stream has 20.8"),
+            "{text}"
+        );
+        let healthy = findings(100.0, &[(Pattern::Stream, &even(94.0)), (Pattern::StreamBack, &even(93.0))]);
+        let words = healthy.verdict().sentence;
+        assert!(!words.contains("times as fast") && !words.contains("rate limiter"), "{words}");
+        // Small buffers limit these streams, not the path.
+        let small = findings(100.0, &[(Pattern::Stream, &[(2.0, true, None)])]);
+        assert!(!small.verdict().sentence.contains("rate limiter"));
+    }
+
+    #[test]
+    fn a_program_that_writes_twice_is_no_fault_of_the_path() {
+        let cells = [(22.0, true, Some(Cause::NagleDelayedAck)), (9000.0, false, None)];
+        let no_fault = "the path shows no fault";
+        let only = findings(100.0, &[(Pattern::WriteWriteRead, &cells)]);
+        assert!(only.verdict().sentence.contains(no_fault) && only.to_string().contains(no_fault));
+        let lossy = [(9.0, false, Some(Cause::Loss)), (95.0, false, None)];
+        let other = findings(100.0, &[(Pattern::WriteWriteRead, &cells), (Pattern::Stream, &lossy)]);
+        assert!(!other.verdict().sentence.contains(no_fault));
+    }
+
+    #[test]
+    fn an_explained_cause_is_the_headline_before_cells_without_one() {
+        let unknown = (1.0, false, Some(Cause::NotExplained));
+        let cells = [unknown, unknown, (9.0, false, Some(Cause::Loss)), (95.0, false, None)];
+        let words = findings(100.0, &[(Pattern::Stream, &cells)]).verdict().sentence;
+        assert!(
+            words.starts_with("Segments are lost: 1 of 4 cells are slow, and 2 for other reasons"),
+            "{words}"
+        );
+        let words = findings(100.0, &[(Pattern::Stream, &[unknown, (95.0, false, None)])]).verdict().sentence;
+        assert!(words.starts_with("No cause was found: 1 of 2 cells are slow"), "{words}");
+    }
+
+    #[test]
+    fn a_remedy_that_does_not_count_has_its_reason() {
+        use crate::net::diagnosis::cause::tests::{stalled, stream};
+        // The stream has 100 Mbit/s.
+        assert_eq!(why_not_proved(Cause::ReceiveBuffer, &stream(), 50.0, 3.0), None);
+        for (cause, evidence, slow_mbps, gain, expected) in [
+            (Cause::ReceiveBuffer, stream(), 200.0, 270.0, "it is still below 200 Mbit/s"),
+            (Cause::ReceiveBuffer, stream(), 50.0, 1.04, "measurements without a remedy differ by as much"),
+            (Cause::NagleDelayedAck, stalled(), 0.0, 1.0, "it still waits for timers 100 % of the time"),
+            (
+                Cause::Loss,
+                {
+                    let mut lossy = stream();
+                    lossy.info.total_retrans = 1000;
+                    lossy
+                },
+                50.0,
+                3.0,
+                "it still retransmits 1000 segments",
+            ),
+        ] {
+            assert_eq!(why_not_proved(cause, &evidence, slow_mbps, gain).as_deref(), Some(expected));
+        }
+    }
 
     #[test]
     fn a_period_names_a_day_once() {
