@@ -2,10 +2,11 @@
 //!
 //! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c
 //!           = 2.1e8 m/s in fibre). A round trip here carries N bytes each way: 2L/c + 16N/B.
-//! Rate      B is the rate of the slowest link. It is given, or is the slope of the shortest round-trip times
-//!           over large message sizes. These exhaust the token bucket of a rate limiter, which small messages
-//!           pass at the rate of the underlying link. Between the three largest sizes there are two slopes;
-//!           if they differ by more than a quarter, B is not determined.
+//! Rate      B is the rate of the slowest link if both directions have the same rate. Otherwise, a fitted B
+//!           is the harmonic mean of both, because a message travels in each. B is given, or is the slope of
+//!           the shortest round-trip times over large message sizes. These exhaust the token bucket of a rate
+//!           limiter, which small messages pass at the rate of the underlying link. Between the three largest
+//!           sizes there are two slopes; if they differ by more than a quarter, B is not determined.
 //! Bursts    if messages take less time than B implies, 16N/B is not subtracted.
 //! Rest      the part of a round trip that the model does not explain: hosts, switches, queues. L cannot be
 //!           measured here; if it is not given, the rest includes the propagation delay.
@@ -61,7 +62,7 @@ pub struct Delays {
     pub kernel: String,
     /// The length of the fibre, km, if it was given.
     pub distance_km: Option<f64>,
-    /// B, Mbit/s.
+    /// B, Mbit/s. A fitted rate is the harmonic mean of those of both directions.
     pub rate_mbps: Option<f64>,
     /// Whether the rate was to be fitted; otherwise it was given.
     pub is_fitted: bool,
@@ -248,7 +249,11 @@ impl fmt::Display for Delays {
         }
         match (self.rate_mbps, self.is_fitted) {
             (Some(mbps), true) => {
-                table.remark(format!("B = {mbps:.1} Mbit/s, the rate of the slowest link (fitted)"))
+                table.remark(format!(
+                    "B = {mbps:.1} Mbit/s (fitted), the harmonic mean of the rates of both directions: the slower one has {:.1} \
+                     to {mbps:.1} Mbit/s",
+                    mbps / 2.0
+                ))
             }
             (Some(mbps), false) => table.remark(format!("B = {mbps:.1} Mbit/s, as given")),
             (None, _) => table.remark(
@@ -325,7 +330,11 @@ mod tests {
             burst.is_burst && burst.rows.iter().all(|row| row.sending_us.is_none() && row.rest_us >= 0.0)
         );
         let text = burst.to_string();
-        assert!(text.contains("B = 100.0 Mbit/s") && text.contains("pass faster than at B"), "{text}");
+        assert!(
+            text.contains("B = 100.0 Mbit/s (fitted), the harmonic mean")
+                && text.contains("pass faster than at B"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -340,6 +349,10 @@ mod tests {
             let rate = fit(minima(bucket, 100.0));
             assert_eq!(rate.map(f64::round), expected, "{bucket}");
         }
+        // 20 Mbit/s to the host and 100 from it are 33.3 on average.
+        let uneven = [65_536.0, 262_144.0, 1_048_576.0]
+            .map(|bytes: f64| (bytes, 60.0 + 8.0 * bytes * (1.0 / 20.0 + 1.0 / 100.0)));
+        assert_eq!(fit(uneven.into()).map(|mbps| (mbps * 10.0).round()), Some(333.0));
         // Shorter round trips of longer messages are noise.
         assert_eq!(fit(vec![(1.0, 60.0), (1000.0, 50.0), (9000.0, 70.0)]), None);
         assert_eq!(fit(vec![(1.0, 60.0), (9000.0, 70.0)]), None);

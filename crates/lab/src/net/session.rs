@@ -86,7 +86,7 @@ impl Session {
             Some(opened) => opened,
             None => {
                 let mut client = Client::connect(&self.tcp, &self.host, self.port, &self.token)?;
-                let path = look(&mut client, self.clock)?;
+                let path = self.advised(look(&mut client, self.clock))?;
                 Open { client, path }
             }
         };
@@ -94,7 +94,20 @@ impl Session {
         if !matches!(done, Err(Failure::Lost(_))) {
             *open = Some(opened);
         }
-        done
+        self.advised(done)
+    }
+
+    /// Adds what to do to the failure of a connection on which no data moved.
+    fn advised<R>(&self, done: Result<R, Failure>) -> Result<R, Failure> {
+        done.map_err(|failure| match failure {
+            Failure::Lost(why) if why.starts_with(task::NO_DATA) && self.tcp.board().is_none() => {
+                Failure::Lost(format!(
+                    "{why}: try `kiban lab check {}`, which finds a path that drops long packets",
+                    self.host
+                ))
+            }
+            other => other,
+        })
     }
 }
 
@@ -168,6 +181,16 @@ fn rate_mbps(replies: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_silent_connection_leads_to_a_check_of_the_path() {
+        let token = Token::random().expect("random");
+        let session = Session::new(TcpStack::Host, "far", 4195, token);
+        for (kind, expected) in [(io::ErrorKind::TimedOut, true), (io::ErrorKind::ConnectionReset, false)] {
+            let failure = session.advised::<()>(Err(task::broken(&kind.into()))).expect_err("it failed");
+            assert_eq!(failure.to_string().contains("`kiban lab check far`"), expected, "{failure}");
+        }
+    }
 
     #[test]
     fn the_rate_excludes_the_bucket_of_a_rate_limiter() {

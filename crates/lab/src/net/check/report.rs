@@ -3,7 +3,7 @@
 use super::ecn::EcnReport;
 use super::finding::Finding;
 use super::mtu::MtuReport;
-use super::reset::ResetReport;
+use super::reset::{MESSAGE_BYTES, ResetReport};
 use crate::table::{Table, counted};
 use serde::Serialize;
 use std::fmt;
@@ -98,7 +98,10 @@ impl fmt::Display for Check {
         }
         let connection = match (self.reset.failed, &self.reset.error) {
             (Some(part), Some(error)) => format!("failed ({part}): {error}"),
-            _ => format!("{} bytes, a pause of {} s", self.reset.bytes, self.reset.idle_seconds),
+            _ => format!(
+                "{} bytes in messages of {MESSAGE_BYTES}, a pause of {} s",
+                self.reset.bytes, self.reset.idle_seconds
+            ),
         };
         table.row(["connection", connection.as_str(), ""]);
         if let Some(dscp) =

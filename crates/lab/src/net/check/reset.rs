@@ -22,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 /// The bytes of a message and of a reply.
-const MESSAGE_BYTES: usize = 1000;
+pub(super) const MESSAGE_BYTES: usize = 1000;
 /// The exchanges that follow the pause, 1 MB in each direction.
 const BULK: usize = 1000;
 /// How long the exchanges may take beside the pause.

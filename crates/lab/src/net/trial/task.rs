@@ -86,11 +86,14 @@ pub(super) fn frames(capture: &mut Option<Capture>) -> Vec<Frame> {
     capture.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default()
 }
 
+/// The beginning of the description of a connection that is silent for too long.
+pub(in crate::net) const NO_DATA: &str = "no data moved on the data connection";
+
 /// Returns [`Failure::Lost`] with a description of an error on the data connection.
 pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     Failure::Lost(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("no data moved on the data connection for {} s", SILENCE.as_secs())
+            format!("{NO_DATA} for {} s", SILENCE.as_secs())
         }
         io::ErrorKind::UnexpectedEof => "the server closed the data connection".into(),
         _ => format!("the data connection broke: {error}"),
