@@ -165,16 +165,16 @@ bench:
 else ifeq ($(BENCH),explain)
 # Connections with known causes, by the simulator and by the kernel's TCP, which needs root.
 bench:
-	@scripts/need cargo gcc iproute2 python3
+	@scripts/need cargo gcc iproute2 python3 tshark tcptrace
 	mkdir -p '$(TARGET)/explain/simulated'
 	KIBAN_EXPLAIN_EACH=$(if $(KIBAN_BENCH_QUICK),12,24) KIBAN_EXPLAIN_KEEP='$(abspath $(TARGET)/explain/simulated)' \
 		$(CARGO) test --locked -p kiban-explain --test simulated -- --nocapture
 	KIBAN_EXPLAIN_EACH=24 $(CARGO) test --locked -p kiban-explain --test roce -- --nocapture
-	python3 crates/explain/tests/kernel/captures.py '$(TARGET)/explain/kernel' $(if $(KIBAN_BENCH_QUICK),1,7)
+	python3 crates/explain/tests/kernel/captures.py '$(TARGET)/explain/kernel' $(if $(KIBAN_BENCH_QUICK),1,24)
 	KIBAN_EXPLAIN_CAPTURES='$(abspath $(TARGET)/explain/kernel)' \
 		$(CARGO) test --locked -p kiban-explain --test kernel -- --ignored --nocapture
-	@if command -v tshark > /dev/null; then for origin in simulated kernel; do \
-		echo "tshark, $$origin:" && python3 crates/explain/tests/tshark.py "$(TARGET)/explain/$$origin" || exit 1; done; fi
+	@for tool in tshark tcptrace; do for origin in simulated kernel; do echo "$$tool, $$origin:" && \
+		python3 crates/explain/tests/tools.py $$tool "$(TARGET)/explain/$$origin" || exit 1; done; done
 else
 bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=net: kiban net; BENCH=shards: boards on two cores, with Go also gVisor; BENCH=socks5: crates for tokio)
 	@scripts/need cargo gcc iproute2 $(if $(filter net,$(BENCH)),passt slirp4netns iperf3)

@@ -28,6 +28,20 @@ pub enum Cause {
     Policing,
     /// A long queue multiplies the round trip.
     Bufferbloat,
+    /// The server takes long to answer a request.
+    ThinkTime,
+    /// The receiving application reads more slowly than the window allows.
+    SlowReader,
+    /// Full-size packets do not pass, smaller ones do.
+    PathMtu,
+    /// The path carries all it can, so losses cost nothing.
+    PathFull,
+    /// The server refuses the connection.
+    Refused,
+    /// The handshake is not answered.
+    NoHandshake,
+    /// The server acknowledges the request and never answers it.
+    NoResponse,
     /// A cause of a RoCEv2 connection.
     #[serde(untagged)]
     Roce(roce::Cause),
@@ -35,7 +49,7 @@ pub enum Cause {
 
 impl Cause {
     /// All causes of TCP connections; [`roce::Cause::ALL`] are those of RoCEv2 connections.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 18] = [
         Cause::NagleDelayedAck,
         Cause::ReceiverLimited,
         Cause::SenderLimited,
@@ -47,6 +61,13 @@ impl Cause {
         Cause::LostWindowScaling,
         Cause::Policing,
         Cause::Bufferbloat,
+        Cause::ThinkTime,
+        Cause::SlowReader,
+        Cause::PathMtu,
+        Cause::PathFull,
+        Cause::Refused,
+        Cause::NoHandshake,
+        Cause::NoResponse,
     ];
 
     /// Returns the name in JSON.
@@ -63,6 +84,13 @@ impl Cause {
             Cause::LostWindowScaling => "lost_window_scaling",
             Cause::Policing => "policing",
             Cause::Bufferbloat => "bufferbloat",
+            Cause::ThinkTime => "think_time",
+            Cause::SlowReader => "slow_reader",
+            Cause::PathMtu => "path_mtu",
+            Cause::PathFull => "path_full",
+            Cause::Refused => "refused",
+            Cause::NoHandshake => "no_handshake",
+            Cause::NoResponse => "no_response",
             Cause::Roce(cause) => cause.name(),
         }
     }
@@ -81,6 +109,13 @@ impl Cause {
             Cause::LostWindowScaling => "no window scaling",
             Cause::Policing => "policing",
             Cause::Bufferbloat => "bufferbloat",
+            Cause::ThinkTime => "server think time",
+            Cause::SlowReader => "slow reader",
+            Cause::PathMtu => "path MTU black hole",
+            Cause::PathFull => "path full",
+            Cause::Refused => "connection refused",
+            Cause::NoHandshake => "handshake not answered",
+            Cause::NoResponse => "request not answered",
             Cause::Roce(cause) => cause.words(),
         }
     }
@@ -97,7 +132,8 @@ impl Cause {
                  so that the system can tune it, or raise the third value of net.ipv4.tcp_rmem."
             }
             Cause::SenderLimited => {
-                "Profile the sending program: the network was ready and it had nothing to send."
+                "Profile the sending program, and check that it does not set a small SO_SNDBUF: the network and \
+                 the receiver were ready."
             }
             Cause::Congestion => {
                 "Find the link that drops packets (ip -s link, ethtool -S, tc -s qdisc along the path); if the \
@@ -127,6 +163,35 @@ impl Cause {
             Cause::Bufferbloat => {
                 "Put fair queueing with active queue management (fq_codel, cake) on the bottleneck, shaped \
                  slightly below its rate."
+            }
+            Cause::ThinkTime => {
+                "Profile the server, or what it waits for (a database, another server): the network was ready \
+                 and had delivered the request."
+            }
+            Cause::SlowReader => {
+                "Profile the receiving program: it reads more slowly than data can arrive. A larger receive \
+                 buffer does not help."
+            }
+            Cause::PathMtu => {
+                "Compare the MTUs along the path (ping -M do -s 1472), let ICMP \"fragmentation needed\" and \
+                 \"packet too big\" through, or clamp the MSS at the tunnel (iptables TCPMSS --clamp-mss-to-pmtu); \
+                 net.ipv4.tcp_mtu_probing=1 works around it."
+            }
+            Cause::PathFull => {
+                "Find what else uses the path, or shape it fairly (fq_codel, cake): TCP uses all of the share \
+                 that it gets."
+            }
+            Cause::Refused => {
+                "Check that the server program runs and listens on this address and port (ss -ltn), and that no \
+                 firewall rejects the connection."
+            }
+            Cause::NoHandshake => {
+                "Capture at the other end as well: if the packets do not arrive, a firewall, a route or a host \
+                 that is down loses them; if they do, look at the listen queue (nstat TcpExtListenOverflows)."
+            }
+            Cause::NoResponse => {
+                "Look at the server: its program hangs, or, if a capture there shows that it answered, packets \
+                 of full size are lost on the way (path MTU)."
             }
             Cause::Roce(cause) => cause.advice(),
         }

@@ -1,7 +1,7 @@
 //! Sorts segments into connections.
 //!
-//! Ends             end 0 is the client: the sender of the SYN or, if the capture begins later, the sender of
-//!                  the first packet.
+//! Ends             end 0 is the client: the sender of the SYN or, if the capture begins later, the end with
+//!                  the higher port.
 //! Reuse            a SYN with another sequence number begins a new connection between the same ports.
 
 use crate::read::Captured;
@@ -103,7 +103,8 @@ pub(crate) fn connections(segments: &[Captured]) -> Vec<Connection> {
             !is_syn || connection.syn[end].map_or(is_late, is_same)
         });
         let index = known.unwrap_or_else(|| {
-            let is_answer = flags.has(Flags::SYN) && !is_syn;
+            let is_late = !flags.has(Flags::SYN) && source.port() < target.port();
+            let is_answer = flags.has(Flags::SYN) && !is_syn || is_late;
             let ends = if is_answer { [target, source] } else { [source, target] };
             connections.push(Connection { ends, packets: Vec::new(), syn: [None; 2] });
             current.insert(key, connections.len() - 1);

@@ -36,6 +36,10 @@ pub struct Curves {
     pub acknowledged: Vec<(f64, f64)>,
     /// The right edge of the window.
     pub window: Vec<(f64, f64)>,
+    /// Bytes in flight, as the sender sees them.
+    pub in_flight: Vec<(f64, f64)>,
+    /// The size of the window.
+    pub window_size: Vec<(f64, f64)>,
 }
 
 /// Returns the packets around the first evidence of a finding, or the first packets.
@@ -58,6 +62,7 @@ pub(crate) fn excerpt(
     let evidence = finding.and_then(|finding| finding.evidence.iter().find(|piece| piece.lost_ms > 0.0));
     let evidence = evidence.or_else(|| finding.and_then(|finding| finding.evidence.first()));
     let shown: Vec<usize> = evidence.iter().flat_map(|piece| &piece.packets).filter_map(index).collect();
+    let longest = evidence.map_or(0, |piece| (piece.lost_ms * 1e6) as u64);
     let from = shown.iter().min().copied().unwrap_or(0).saturating_sub(1);
     let to = shown.iter().max().map_or(2 * STEPS_EACH, |last| last + 2).min(count);
     let mut steps: Vec<Step> = Vec::new();
@@ -70,9 +75,13 @@ pub(crate) fn excerpt(
         let skipped = at == to - STEPS_EACH.min(to) && to - from > 2 * STEPS_EACH;
         let before = if skipped { from + STEPS_EACH - 1 } else { at.saturating_sub(1) };
         let nanos = if steps.is_empty() { 0 } else { when - place(before).1 };
-        let wait = (nanos >= wait_min && !steps.is_empty()).then(|| match skipped {
+        // Other waits, such as the round trip, are not what the evidence shows.
+        let is_shown = shown.contains(&at) && nanos >= longest / 2;
+        let cause = finding.filter(|_| is_shown).map(|finding| finding.cause.words());
+        let cause = if skipped { Some("") } else { cause };
+        let wait = cause.filter(|_| nanos >= wait_min && !steps.is_empty()).map(|cause| match skipped {
             true => format!("{} packets not shown", to - from - 2 * STEPS_EACH),
-            false => finding.map_or("a pause", |finding| finding.cause.words()).to_owned(),
+            false => cause.to_owned(),
         });
         let after_ms = nanos as f64 * 1e-6;
         steps.push(Step { packet, after_ms, from: end, what: words(at), wait });
@@ -90,7 +99,10 @@ fn words(connection: &Connection, packet: &Packet) -> String {
     let name = if flags == Flags::NONE { String::new() } else { format!("{flags} ") };
     let sequence = start(packet.end).map_or(0, |start| packet.sequence.0.wrapping_sub(start.0));
     let acknowledged = start(1 - packet.end).map_or(0, |start| packet.acknowledgment.0.wrapping_sub(start.0));
-    let window = u64::from(packet.window) << connection.shift(packet.end).unwrap_or(0);
+    // RFC 7323 §2.2: the window of a SYN is not scaled.
+    let is_scaled = !packet.flags.has(Flags::SYN);
+    let shift = connection.shift(packet.end).filter(|_| is_scaled).unwrap_or(0);
+    let window = u64::from(packet.window) << shift;
     if packet.bytes > 0 {
         format!("{name}{} bytes from {sequence}", packet.bytes)
     } else if packet.flags.has(Flags::ACK) {
@@ -113,11 +125,24 @@ pub(crate) fn curves(timeline: &Timeline, begin: u64) -> Curves {
         })
         .collect();
     let acks = || timeline.acks.iter();
+    let windows = || acks().filter(|_| timeline.knows_windows);
+    let mut arrived = acks().peekable();
+    let (mut acknowledged, mut highest) = (0, 0);
+    let mut in_flight = Vec::new();
+    for send in &timeline.sends {
+        while let Some(ack) = arrived.next_if(|ack| ack.at <= send.at) {
+            acknowledged = acknowledged.max(ack.acknowledged);
+        }
+        highest = highest.max(send.end);
+        in_flight.push((seconds(send.at), (highest - acknowledged).max(0) as f64));
+    }
     Curves {
+        in_flight: thin(in_flight),
+        window_size: thin(windows().map(|ack| (seconds(ack.at), ack.window as f64)).collect()),
         sent: thin(sent),
         acknowledged: thin(acks().map(|ack| (seconds(ack.captured), ack.acknowledged as f64)).collect()),
         window: thin(
-            acks().map(|ack| (seconds(ack.captured), (ack.acknowledged + ack.window) as f64)).collect(),
+            windows().map(|ack| (seconds(ack.captured), (ack.acknowledged + ack.window) as f64)).collect(),
         ),
     }
 }

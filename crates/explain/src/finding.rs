@@ -34,6 +34,16 @@ pub struct Evidence {
     pub what: String,
 }
 
+/// Returns milliseconds, rounded to microseconds.
+pub(crate) fn millis(nanos: u64) -> f64 {
+    (nanos as f64 * 1e-3).round() / 1e3
+}
+
+/// Returns seconds, rounded to microseconds.
+pub(crate) fn seconds(nanos: u64) -> f64 {
+    (nanos as f64 * 1e-3).round() / 1e6
+}
+
 /// Returns a time in words.
 pub(crate) fn time(nanos: u64) -> String {
     let ms = nanos as f64 * 1e-6;
@@ -57,8 +67,19 @@ pub(crate) fn bytes(bytes: f64) -> String {
 /// Returns a rate in words.
 pub(crate) fn rate(bits_per_second: f64) -> String {
     match bits_per_second {
+        ..1e4 => format!("{bits_per_second:.0} bit/s"),
         ..1e6 => format!("{:.0} kbit/s", bits_per_second * 1e-3),
         ..1e9 => format!("{:.1} Mbit/s", bits_per_second * 1e-6),
         _ => format!("{:.1} Gbit/s", bits_per_second * 1e-9),
     }
+}
+
+/// Returns a number of things in words.
+pub(crate) fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Returns how often something happened in words.
+pub(crate) fn times(count: usize) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -23,9 +23,12 @@
 
 mod cause;
 mod connection;
+mod copies;
 mod excerpt;
 mod finding;
+mod handshake;
 mod policing;
+mod queue;
 mod read;
 mod report;
 pub mod roce;
@@ -36,7 +39,7 @@ mod waits;
 pub use cause::Cause;
 pub use excerpt::{Curves, Step};
 pub use finding::{Evidence, Finding};
-pub use report::{Explained, Report, Summary};
+pub use report::{Explained, Limit, Report, Summary};
 pub use timeline::Place;
 pub use waits::Waited;
 
@@ -61,6 +64,7 @@ pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     Ok(Report {
         packets: contents.packets,
         skipped: contents.skipped,
+        duplicates: contents.copies,
         unsupported_link_type: contents.unsupported_link_type,
         unread: contents.unread.map(|unread| unread.to_string()),
         roce: contents.uncounted,

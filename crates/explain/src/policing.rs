@@ -7,7 +7,7 @@
 //!                  segments that passed. The debt at losses is the depth of the bucket.
 //! Look-alikes      random losses come at any debt. A queue drops packets at a constant backlog, too, but
 //!                  delays those before them by the backlog's time, and delivers nothing faster than its
-//!                  rate.
+//!                  rate. An outage loses packets after a silence as well.
 //! Limits           needs [`LOSSES_MIN`] lost segments in [`EPISODES_MIN`] episodes.
 
 use crate::timeline::{MILLISECOND, Timeline, percentile};
@@ -25,6 +25,8 @@ const EXPLAINED_TIMED_MIN: f64 = 0.8;
 /// How much larger this share has to be than the share of segments that passed a bucket as empty, in standard
 /// deviations of a share of as many random losses.
 const DEVIATIONS_MIN: f64 = 6.0;
+/// After a silence in which the bucket was filled with so many segments, none is lost.
+const REFILLED_SEGMENTS: f64 = 4.0;
 /// How much faster than the rate of the bucket segments have to pass at times.
 const BURST_MIN: f64 = 1.4;
 
@@ -116,7 +118,10 @@ pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
     let is_timed = account.timeouts as usize * 2 >= episodes;
     let least = if is_timed { EXPLAINED_TIMED_MIN } else { EXPLAINED_MIN };
     let is_explained = fit.lost >= least && fit.deviations(lost.len()) >= DEVIATIONS_MIN;
-    if !is_explained || is_queue(timeline, account, &fit) {
+    if !is_explained
+        || is_queue(timeline, account, &fit)
+        || refilled(&events, fit.rate, mss as f64) >= EPISODES_MIN
+    {
         return None;
     }
     let Fit { rate, bucket_bytes, .. } = fit;
@@ -166,13 +171,23 @@ fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
     Fit { rate, bucket_bytes, lost: lost / whole, passed: passed as f64 / at_passes.len().max(1) as f64 }
 }
 
+/// Returns how many segments were lost after a silence in which the bucket was filled: no policer drops them.
+fn refilled(events: &[Event], rate: f64, mss: f64) -> usize {
+    let is_refilled = |pair: &&[Event]| {
+        let silence = (pair[1].at - pair[0].at) as f64;
+        pair[1].lost > 0.0 && !pair[1].is_hole && silence * rate > REFILLED_SEGMENTS * mss
+    };
+    events.windows(2).filter(is_refilled).count()
+}
+
 /// Returns whether the losses are those of a queue as deep as the bucket.
 fn is_queue(timeline: &Timeline, account: &Account, fit: &Fit) -> bool {
     let peak = timeline.mss as f64 / timeline.packet_time(5).max(1) as f64 / fit.rate;
     let trips = &timeline.round_trips;
     let before = account.losses.iter().filter_map(|loss| {
         let place = trips.partition_point(|(at, _)| *at <= timeline.sends[loss.send].at);
-        place.checked_sub(1).map(|place| trips[place].1)
+        // A full queue delays all segments; a single one may be acknowledged late for another reason.
+        trips[place.saturating_sub(3)..place].iter().map(|(_, trip)| *trip).min()
     });
     let median = percentile(before.collect(), 50);
     let grown = median.map(|median| median.saturating_sub(timeline.shortest_round_trip()));

@@ -9,6 +9,7 @@
 //! Not implemented  tunnels; segments in IP fragments and behind IPv6 headers other than options and routing,
 //!                  which are counted as skipped.
 
+use crate::copies;
 use crate::roce;
 use kiban_base::Malformed;
 use kiban_capture::{FileHeader, pcapng};
@@ -32,6 +33,8 @@ pub(crate) struct Captured {
     pub(crate) target: SocketAddr,
     pub(crate) header: tcp::Header,
     pub(crate) payload_bytes: u32,
+    /// The identification of an IPv4 packet; 0 for IPv6.
+    pub(crate) identification: u16,
 }
 
 /// The contents of a file.
@@ -45,6 +48,8 @@ pub(crate) struct Contents {
     pub(crate) packets: u32,
     /// TCP and RoCEv2 packets that could not be read.
     pub(crate) skipped: u32,
+    /// Copies of segments, which are left out.
+    pub(crate) copies: u32,
     /// The link type of packets that were passed over because it is not supported.
     pub(crate) unsupported_link_type: Option<u32>,
     /// Why the rest of the file was not read.
@@ -100,6 +105,7 @@ pub(crate) fn read(bytes: &[u8], most: usize) -> Result<Contents, Malformed> {
     for packet in &mut contents.roce {
         packet.at = (packet.at - first).min(SPAN_MAX);
     }
+    contents.copies = copies::remove(&mut contents.segments);
     Ok(contents)
 }
 
@@ -194,6 +200,7 @@ fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Read>, Malforme
     }
     let (header, header_bytes) = tcp::Header::read(packet.get(head..).ok_or(Malformed::Truncated)?)?;
     let before = head - front.header_bytes + header_bytes;
+    let identification = if front.source.is_ipv4() { u16::from_be_bytes([packet[4], packet[5]]) } else { 0 };
     Ok(Some(Read::Segment(Captured {
         number,
         at,
@@ -201,6 +208,7 @@ fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Read>, Malforme
         target: SocketAddr::new(front.target, header.target_port),
         header,
         payload_bytes: front.payload_bytes.checked_sub(before).ok_or(Malformed::TotalLength)? as u32,
+        identification,
     })))
 }
 

@@ -3,14 +3,18 @@
 use crate::cause::Cause;
 use crate::connection::Connection;
 use crate::excerpt::{Curves, Step, curves, steps};
-use crate::finding::{Evidence, Finding, rate, time};
+use crate::finding::{Evidence, Finding, millis, plural, rate, seconds, time};
+use crate::handshake;
 use crate::roce;
-use crate::timeline::{MILLISECOND, Place};
+use crate::timeline::Place;
 use crate::verdict::{Direction, direction};
 use crate::waits::Waited;
 use kiban_tcpip::wire::tcp::Flags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+/// Fewer round trips say nothing about the load.
+const ROUND_TRIPS_MIN: usize = 3;
 
 /// The explanation of a file.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -19,6 +23,9 @@ pub struct Report {
     pub packets: u32,
     /// TCP and RoCEv2 packets that could not be read: cut off before the end of their headers, or malformed.
     pub skipped: u32,
+    /// TCP packets that are in the file more than once, as after `tcpdump -i any` on a bridge: the copies are
+    /// left out.
+    pub duplicates: u32,
     /// The link type (LINKTYPE_ value) of packets that were passed over because it is not supported.
     pub unsupported_link_type: Option<u32>,
     /// Why the end of the file was not read, if it was not.
@@ -40,14 +47,16 @@ pub struct Explained {
     pub packets: usize,
     /// Time from the first to the last packet.
     pub seconds: f64,
-    /// The shortest round trip.
-    pub rtt_ms: f64,
+    /// The shortest round trip; `None` if it is not known.
+    pub rtt_ms: Option<f64>,
     /// Where the capture was made.
     pub place: Place,
-    /// The most expensive cause; `None` if the connection is healthy.
+    /// The most expensive cause; `None` if the connection is healthy or, with `limits`, cannot be judged.
     pub verdict: Option<Finding>,
     /// Other causes, by time lost.
     pub also: Vec<Finding>,
+    /// What the capture does not show, so that some causes cannot be found.
+    pub limits: Vec<Limit>,
     /// The direction from the client, and the one from the server.
     pub directions: [Summary; 2],
     /// What only RoCEv2 connections have; `None` for TCP.
@@ -57,6 +66,37 @@ pub struct Explained {
     /// The time-sequence graph of the direction that the verdict concerns.
     #[serde(skip)]
     pub curves: Curves,
+}
+
+/// What a capture does not show of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The handshake, so that the windows are not known.
+    Handshake,
+    /// One of the two directions.
+    OneDirection,
+    /// Any data.
+    NoData,
+    /// How long packets waited in a queue before the place of the capture.
+    Queue,
+}
+
+impl Limit {
+    /// Returns the limit in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Limit::Handshake => {
+                "begins without its handshake: causes that concern the window cannot be judged"
+            }
+            Limit::OneDirection => "has packets of one direction only: nothing can be judged",
+            Limit::NoData => "carried no data: nothing can be judged",
+            Limit::Queue => {
+                "comes at the rate of a link, and may fill a long queue before the place of the capture, which is not \
+                 seen without timestamps: capture with timestamps, or at the sender"
+            }
+        }
+    }
 }
 
 /// What was measured in one direction.
@@ -74,8 +114,8 @@ pub struct Summary {
     pub retransmits: u32,
     /// Retransmission timeouts.
     pub timeouts: u32,
-    /// The median round trip under load.
-    pub rtt_loaded_ms: f64,
+    /// The median round trip under load; `None` if few were measured.
+    pub rtt_loaded_ms: Option<f64>,
     /// What the sender waited for, milliseconds.
     pub waited_ms: BTreeMap<Waited, f64>,
 }
@@ -85,10 +125,17 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
     let directions = [0, 1].map(|sender| direction(connection, sender));
     let (first, last) = (connection.packets.first(), connection.packets.last());
     let begin = first.map_or(0, |packet| packet.at);
-    let seconds = last.map_or(0, |packet| packet.at).saturating_sub(begin) as f64 * 1e-9;
     let mut findings: Vec<Finding> =
         directions.iter().flat_map(|direction| direction.findings.iter().cloned()).collect();
-    findings.extend(unanswered_syns(connection));
+    findings.extend(handshake::find(connection));
+    findings.extend(handshake::no_response(connection, &directions));
+    let mut limits = limits(connection, !findings.is_empty());
+    if findings.is_empty() && directions.iter().any(|direction| direction.may_hide_queue) {
+        limits.push(Limit::Queue);
+    }
+    if limits.contains(&Limit::OneDirection) {
+        findings.clear();
+    }
     findings.sort_by(|one, other| other.lost_ms.total_cmp(&one.lost_ms));
     // An application that waits is normal, so it is the verdict only if nothing else is.
     let is_other = |finding: &Finding| finding.cause != Cause::SenderLimited && finding.lost_percent >= 15.0;
@@ -100,12 +147,17 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
     let mut findings = findings.into_iter();
     let verdict = findings.next();
     let main = usize::from(directions[1].account.bytes > directions[0].account.bytes);
+    // The handshake measures both directions; without it, one of them may know only a part.
+    let has_handshake = connection.syn.iter().all(Option::is_some);
+    let measured = directions.iter().enumerate().filter(|(end, _)| has_handshake || *end == main);
+    let trips = measured.filter_map(|(_, direction)| direction.timeline.known_round_trip());
+    let rtt = trips.min();
     Explained {
         number: 0,
         ends: connection.ends.map(|end| end.to_string()),
         packets: connection.packets.len(),
-        seconds,
-        rtt_ms: directions[main].timeline.shortest_round_trip() as f64 * 1e-6,
+        seconds: seconds(last.map_or(0, |packet| packet.at).saturating_sub(begin)),
+        rtt_ms: rtt.map(millis),
         place: directions[main].timeline.place(main),
         roce: None,
         steps: steps(connection, verdict.as_ref()),
@@ -115,8 +167,24 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         },
         verdict,
         also: findings.collect(),
-        directions: directions.map(|direction| summary(&direction)),
+        limits,
+        directions: directions.map(|direction| summary(&direction, rtt)),
     }
+}
+
+/// Returns what the capture does not show; `is_explained` if a cause was found.
+fn limits(connection: &Connection, is_explained: bool) -> Vec<Limit> {
+    let packets = &connection.packets;
+    let has = |end: usize| packets.iter().any(|packet| packet.end == end);
+    let is_handshake = packets.iter().all(|packet| packet.end == 0 && packet.flags.has(Flags::SYN));
+    let limit = if !(is_handshake || has(0) && has(1)) {
+        Some(Limit::OneDirection)
+    } else if packets.iter().all(|packet| packet.bytes == 0) {
+        (!is_explained).then_some(Limit::NoData)
+    } else {
+        connection.syn.iter().any(Option::is_none).then_some(Limit::Handshake)
+    };
+    limit.into_iter().collect()
 }
 
 /// Returns whether a finding concerns the direction that carried most bytes.
@@ -124,61 +192,38 @@ fn is_main(directions: &[Direction; 2], finding: &Finding) -> bool {
     directions[finding.sender].account.bytes * 2 >= directions[1 - finding.sender].account.bytes
 }
 
-/// Returns a finding if the handshake needed its timer: SYNs are retransmitted after a second.
-fn unanswered_syns(connection: &Connection) -> Option<Finding> {
-    let syns = connection.packets.iter().take_while(|packet| packet.flags.has(Flags::SYN));
-    let own: Vec<_> = syns.filter(|packet| packet.end == 0).collect();
-    let (first, last) = (own.first()?, own.last()?);
-    let lost = last.at - first.at;
-    if own.len() < 2 || lost < 500 * MILLISECOND {
-        return None;
-    }
-    let begin = connection.packets.first()?.at;
-    let whole = connection.packets.last()?.at.saturating_sub(begin).max(1);
-    let cause = Cause::RetransmissionTimeout;
-    (lost * 10 >= whole).then(|| Finding {
-        cause,
-        sender: 0,
-        lost_ms: lost as f64 * 1e-6,
-        lost_percent: lost as f64 * 100.0 / whole as f64,
-        because: format!("The client sent its SYN {} times before the connection was set up.", own.len()),
-        advice: cause.advice(),
-        evidence: vec![Evidence {
-            packets: own.iter().map(|packet| packet.number).take(4).collect(),
-            at_s: 0.0,
-            lost_ms: lost as f64 * 1e-6,
-            what: "the SYNs".to_owned(),
-        }],
-    })
-}
-
-fn summary(direction: &Direction) -> Summary {
+/// Returns what was measured in a direction of a connection with the round trip `rtt`.
+fn summary(direction: &Direction, rtt: Option<u64>) -> Summary {
     let Direction { timeline, account, .. } = direction;
-    let mut waited_ms = BTreeMap::new();
-    for wait in &account.waits {
-        *waited_ms.entry(wait.waited).or_insert(0.0) += wait.nanos as f64 * 1e-6;
-    }
+    let waited: BTreeSet<Waited> = account.waits.iter().map(|wait| wait.waited).collect();
+    let is_loaded = timeline.round_trips.len() >= ROUND_TRIPS_MIN;
     Summary {
         bytes: account.bytes.max(0) as u64,
-        bits_per_second: account.bytes as f64 * 8e9 / account.duration() as f64,
+        bits_per_second: account.rate(),
         segments: account.segments,
         mss: timeline.mss.max(0) as u64,
         retransmits: account.retransmissions,
         timeouts: account.timeouts,
-        rtt_loaded_ms: timeline.round_trip(50) as f64 * 1e-6,
-        waited_ms,
+        rtt_loaded_ms: rtt.filter(|_| is_loaded).map(|rtt| millis(timeline.round_trip(50).max(rtt))),
+        waited_ms: waited.into_iter().map(|waited| (waited, millis(account.sum(waited)))).collect(),
     }
 }
 
 impl Explained {
-    /// Returns the verdict in a few words.
+    /// Returns the verdict in a few words. Only a connection that could be judged is healthy.
     pub fn words(&self) -> &'static str {
-        self.verdict.as_ref().map_or("healthy", |finding| finding.cause.words())
+        let otherwise = if self.limits.is_empty() { "healthy" } else { "no cause found" };
+        self.verdict.as_ref().map_or(otherwise, |finding| finding.cause.words())
     }
 
     /// Returns how many digits of a second tell the connection's packets apart.
     pub fn digits(&self) -> usize {
         if self.roce.is_some() { 6 } else { 3 }
+    }
+
+    /// Returns the end that sent most of the data: 0 the client, 1 the server.
+    pub fn main_sender(&self) -> usize {
+        usize::from(self.directions[1].bytes > self.directions[0].bytes)
     }
 }
 
@@ -187,28 +232,38 @@ fn ms(ms: f64) -> String {
     time((ms * 1e6) as u64)
 }
 
+/// The names of the ends.
+const END_NAMES: [&str; 2] = ["client", "server"];
+
+/// Returns a round trip in words.
+fn round_trip(round_ms: Option<f64>) -> String {
+    round_ms.map_or("unknown".to_owned(), ms)
+}
+
 impl fmt::Display for Report {
     /// Writes a table with one line per connection, the verdict first.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<24} {:>8} {:>5}  {:>3}  {:<46} {:>9} {:>12} {:>9}",
-            "verdict", "lost", "share", "#", "connection", "bytes", "throughput", "RTT"
+            "{:<24} {:>9} {:>5}  {:>3}  {:<46} {:<6} {:>9} {:>12} {:>9}",
+            "verdict", "time lost", "share", "#", "client > server", "from", "bytes", "throughput", "RTT"
         )?;
         for one in &self.connections {
-            let main = usize::from(one.directions[1].bytes > one.directions[0].bytes);
-            let (lost, share) = one.verdict.as_ref().map_or((String::new(), String::new()), |finding| {
+            let main = one.main_sender();
+            let costly = one.verdict.as_ref().filter(|finding| finding.lost_ms > 0.0);
+            let (lost, share) = costly.map_or((String::new(), String::new()), |finding| {
                 (ms(finding.lost_ms), format!("{:.0} %", finding.lost_percent))
             });
             writeln!(
                 f,
-                "{:<24} {lost:>8} {share:>5}  {:>3}  {:<46} {:>9} {:>12} {:>9}",
+                "{:<24} {lost:>9} {share:>5}  {:>3}  {:<46} {:<6} {:>9} {:>12} {:>9}",
                 one.words(),
                 one.number,
-                format!("{} > {}", one.ends[main], one.ends[1 - main]),
+                format!("{} > {}", one.ends[0], one.ends[1]),
+                END_NAMES[main],
                 one.directions[main].bytes,
                 rate(one.directions[main].bits_per_second),
-                ms(one.rtt_ms)
+                round_trip(one.rtt_ms)
             )?;
         }
         Ok(())
@@ -220,11 +275,18 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "connection {}: {} and {}", self.number, self.ends[0], self.ends[1])?;
         writeln!(f, "verdict: {}", self.words())?;
+        for limit in &self.limits {
+            writeln!(f, "note: this connection {}", limit.words())?;
+        }
         for finding in self.verdict.iter().chain(&self.also) {
             let Finding { cause, sender, because, advice, evidence, .. } = finding;
-            let name = ["client", "server"][*sender];
             let what = if self.roce.is_some() { "requests of" } else { "data from" };
-            writeln!(f, "\n{} ({what} the {name})", cause.words())?;
+            match cause {
+                Cause::Refused | Cause::NoHandshake | Cause::NoResponse => {
+                    writeln!(f, "\n{}", cause.words())?
+                }
+                _ => writeln!(f, "\n{} ({what} the {})", cause.words(), END_NAMES[*sender])?,
+            }
             writeln!(f, "  why     {because}")?;
             for Evidence { packets, at_s, what, .. } in evidence {
                 let packets: Vec<String> = packets.iter().map(u32::to_string).collect();
@@ -241,24 +303,27 @@ impl fmt::Display for Explained {
         };
         writeln!(
             f,
-            "\ncaptured {place}; RTT {}; {} packets in {:.digits$} s",
-            ms(self.rtt_ms),
-            self.packets,
+            "\ncaptured {place}; RTT {}; {} in {:.digits$} s",
+            round_trip(self.rtt_ms),
+            plural(self.packets, "packet"),
             self.seconds,
             digits = self.digits()
         )?;
-        for (name, one) in ["client", "server"].iter().zip(&self.directions).filter(|(_, one)| one.bytes > 0)
-        {
+        let segment = if self.roce.is_some() { "packet with data" } else { "segment" };
+        for (name, one) in END_NAMES.iter().zip(&self.directions).filter(|(_, one)| one.bytes > 0) {
             writeln!(
                 f,
-                "{name}: {} bytes, {}, {} {}, {} retransmits, {} timeouts, RTT under load {}",
-                one.bytes,
+                "{name}: {}, {}, {}, {}, {}{}",
+                plural(one.bytes as usize, "byte"),
                 rate(one.bits_per_second),
-                one.segments,
-                if self.roce.is_some() { "packets with data" } else { "segments" },
-                one.retransmits,
-                one.timeouts,
-                ms(one.rtt_loaded_ms)
+                if one.segments == 1 || self.roce.is_none() {
+                    plural(one.segments as usize, segment)
+                } else {
+                    format!("{} packets with data", one.segments)
+                },
+                plural(one.retransmits as usize, "retransmit"),
+                plural(one.timeouts as usize, "timeout"),
+                one.rtt_loaded_ms.map_or(String::new(), |ms| format!(", RTT under load {}", self::ms(ms)))
             )?;
             let least = if self.roce.is_some() { 0.001 } else { 1.0 };
             let mut waited: Vec<_> = one.waited_ms.iter().filter(|(_, ms)| **ms >= least).collect();

@@ -25,6 +25,10 @@ const LAG_NEIGHBOURS: usize = 8;
 const ANSWERS_MIN: usize = 5;
 /// How much the processing time of a host varies.
 const LAG_JITTER: u64 = 200_000;
+/// An answer that takes longer is not prompt, whatever the round trip.
+const PROMPT_MAX: u64 = 250 * MILLISECOND;
+/// A window that is open, but by how much is not known.
+pub(crate) const WINDOW_UNKNOWN: i64 = 1 << 40;
 
 /// Where a capture was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -65,7 +69,7 @@ pub(crate) struct Ack {
     /// When the sender learned of it, on the clock of the segments.
     pub(crate) at: u64,
     pub(crate) acknowledged: i64,
-    /// The window in bytes, scaled.
+    /// The window in bytes, scaled. Without the handshake: 0, or [`WINDOW_UNKNOWN`].
     pub(crate) window: i64,
     /// The window field, unscaled.
     pub(crate) field: i64,
@@ -84,12 +88,22 @@ pub(crate) struct Timeline {
     pub(crate) acks: Vec<Ack>,
     /// The largest payload of a segment that the sender may send, as far as known.
     pub(crate) mss: i64,
+    /// Whether the sender is the server.
+    pub(crate) is_server: bool,
+    /// Whether the scale of the windows is known.
+    pub(crate) knows_windows: bool,
     /// Whether the capture was made at the sender, or near it.
     pub(crate) is_at_sender: bool,
+    /// Whether timestamps show how the lag varies.
+    pub(crate) has_lags: bool,
     /// The shortest time from the place of the capture to the receiver and back.
     pub(crate) near: u64,
     /// The shortest time from the place of the capture to the sender and back.
     pub(crate) far: u64,
+    /// The shortest of these times under load, but for a tenth of them; `None` if timestamps do not tell it.
+    far_loaded: Option<u64>,
+    /// Whether both times are known: they count as 0 otherwise.
+    pub(crate) knows_trip: bool,
     /// Round trips measured under load: when, and how long.
     pub(crate) round_trips: Vec<(u64, u64)>,
 }
@@ -127,9 +141,11 @@ fn handshake(connection: &Connection) -> Option<(u64, u64)> {
 }
 
 impl Timeline {
-    /// Reconstructs the direction from `sender` to the other end, with windows scaled by `shift`.
-    pub(crate) fn of(connection: &Connection, sender: usize, shift: u8) -> Timeline {
-        let mut timeline = Timeline::default();
+    /// Reconstructs the direction from `sender` to the other end, with windows scaled by `shift`, if that is
+    /// known.
+    pub(crate) fn of(connection: &Connection, sender: usize, shift: Option<u8>) -> Timeline {
+        let mut timeline =
+            Timeline { is_server: sender == 1, knows_windows: shift.is_some(), ..Timeline::default() };
         let packets = &connection.packets;
         let handshake = handshake(connection);
         let sent = || packets.iter().filter(|packet| packet.end == sender);
@@ -158,7 +174,11 @@ impl Timeline {
                     captured: packet.at,
                     at: packet.at,
                     acknowledged: acked.of(packet.acknowledgment),
-                    window: i64::from(packet.window) << shift,
+                    window: match (shift, packet.window) {
+                        (Some(shift), window) => i64::from(window) << shift,
+                        (None, 0) => 0,
+                        (None, _) => WINDOW_UNKNOWN,
+                    },
                     field: i64::from(packet.window),
                     is_pure: packet.bytes == 0,
                     is_duplicate: false,
@@ -177,7 +197,7 @@ impl Timeline {
                     ack.repeated = is_repeated.then(|| (offset(block.left), offset(block.right)));
                 }
                 let same = before.is_some_and(|before| {
-                    before.acknowledged == ack.acknowledged && before.window == ack.window && ack.is_pure
+                    before.acknowledged == ack.acknowledged && before.field == ack.field && ack.is_pure
                 });
                 ack.is_duplicate = (same || !blocks.is_empty()) && ack.repeated.is_none();
                 timeline.acks.push(ack);
@@ -186,7 +206,8 @@ impl Timeline {
         }
         // With timestamps, every segment carries 12 bytes fewer than the MSS (RFC 6691 §2).
         let stamps = if packets.iter().any(|packet| packet.timestamps.is_some()) { 12 } else { 0 };
-        let offered = connection.syn[1 - sender].and_then(|syn| syn.mss);
+        // Both ends say what they can receive; a sender's own limit is that of its interface.
+        let offered = connection.syn.iter().flatten().filter_map(|syn| syn.mss).min();
         let offered = offered.map_or(1448, |mss| i64::from(mss) - stamps);
         timeline.measure(packets, sender, handshake);
         timeline.mss = timeline.effective_mss(offered).max(1);
@@ -195,15 +216,18 @@ impl Timeline {
 
     /// Measures the lag and the round trips, and moves the acknowledgements to the sender's view.
     fn measure(&mut self, packets: &[Packet], sender: usize, handshake: Option<(u64, u64)>) {
-        let near = self.near_samples();
-        let shortest = near.iter().map(|(_, near)| *near).min();
+        let (near, shortest) = self.near_samples();
         let (to_server, to_client) = handshake.unzip();
         let (to_receiver, to_sender) =
             if sender == 0 { (to_server, to_client) } else { (to_client, to_server) };
-        self.near = [shortest, to_receiver].into_iter().flatten().min().unwrap_or(0);
+        let nearest = [shortest, to_receiver].into_iter().flatten().min();
         let lags = lag_samples(packets, sender);
+        self.has_lags = !lags.is_empty();
         let least = lags.iter().map(|(_, lag)| *lag).min();
-        self.far = [least, to_sender, self.far_of_answers()].into_iter().flatten().min().unwrap_or(0);
+        self.far_loaded = percentile(lags.iter().map(|(_, lag)| *lag).collect(), 10);
+        let farthest = [least, to_sender, self.far_of_answers()].into_iter().flatten().min();
+        (self.near, self.far) = (nearest.unwrap_or(0), farthest.unwrap_or(0));
+        self.knows_trip = nearest.is_some() && farthest.is_some();
         self.is_at_sender = self.far < (self.near + self.far) / 8;
         for ack in &mut self.acks {
             let lag = if self.is_at_sender { 0 } else { lag_around(&lags, ack.captured, self.far) };
@@ -224,7 +248,7 @@ impl Timeline {
     }
 
     /// Returns the largest payload that the sender sends in bulk, at most `offered`: a sender may use less
-    /// than the receiver offers.
+    /// than the receiver offers. Segments that a program cut, by small writes, carry PSH.
     fn effective_mss(&self, offered: i64) -> i64 {
         let largest = self.sends.iter().map(Segment::bytes).max().unwrap_or(0);
         if largest >= offered {
@@ -233,7 +257,8 @@ impl Timeline {
         }
         let close = (self.near + self.far) / 2;
         let in_a_row = self.sends.windows(2).filter(|pair| {
-            pair.iter().all(|send| send.bytes() == largest) && pair[1].at - pair[0].at < close
+            let is_cut = !pair[0].push && pair.iter().all(|send| send.bytes() == largest);
+            is_cut && pair[1].at - pair[0].at < close
         });
         if in_a_row.count() * 3 >= self.sends.len() { largest } else { offered }
     }
@@ -256,9 +281,10 @@ impl Timeline {
         percentile(spacing(times), percent).unwrap_or(0)
     }
 
-    /// Returns, for each acknowledgement that a segment caused at once, its index and the time since then.
-    fn near_samples(&self) -> Vec<(usize, u64)> {
-        let mut samples = Vec::new();
+    /// Returns, for each acknowledgement that a segment caused at once, its index and the time since then, and
+    /// the shortest time, those included that the receiver may have delayed.
+    fn near_samples(&self) -> (Vec<(usize, u64)>, Option<u64>) {
+        let (mut samples, mut shortest) = (Vec::new(), None);
         let mut waiting = self.sends.iter().peekable();
         let (mut newest, mut highest, mut known) = (None::<Segment>, 0, 0);
         // Karn's rule: what was sent twice is not measured (RFC 6298 §3).
@@ -284,6 +310,11 @@ impl Timeline {
                 && !ack.is_duplicate
             {
                 let near = ack.captured - send.at;
+                shortest = Some(shortest.map_or(near, |shortest: u64| shortest.min(near)));
+                // An answer to all that was sent includes the time that a program took to prepare it.
+                if !ack.is_pure && waiting.peek().is_none_or(|next| next.at > ack.captured) {
+                    continue;
+                }
                 if count > 1 || near < 20 * MILLISECOND || !ack.is_pure {
                     samples.push((index, near));
                 } else if let Some((_, before)) = samples.last() {
@@ -294,7 +325,7 @@ impl Timeline {
                 }
             }
         }
-        samples
+        (samples, shortest)
     }
 
     /// Returns the last acknowledgement that was captured at `at` or before.
@@ -330,16 +361,48 @@ impl Timeline {
         self.near + self.far
     }
 
+    /// Returns how soon after an acknowledgement a segment follows that it released, ns: processing and jitter.
+    pub(crate) fn soon(&self) -> u64 {
+        (self.shortest_round_trip() / 8).clamp(3 * MILLISECOND, 20 * MILLISECOND)
+    }
+
+    /// Returns how soon after data of the peer a prompt answer follows, ns. Away from the sender, the time that
+    /// the link takes for the data is not known.
+    pub(crate) fn prompt(&self) -> u64 {
+        match self.known_round_trip() {
+            None => PROMPT_MAX,
+            Some(_) if self.is_at_sender => self.soon(),
+            Some(trip) => (trip / 2).max(10 * MILLISECOND),
+        }
+    }
+
+    /// Returns the shortest round trip, ns, if all of it was measured.
+    pub(crate) fn known_round_trip(&self) -> Option<u64> {
+        Some(self.shortest_round_trip()).filter(|trip| self.knows_trip && *trip > 0)
+    }
+
     /// Returns the given percentile of the round trips under load, ns.
     pub(crate) fn round_trip(&self, percent: usize) -> u64 {
         percentile(self.round_trips.iter().map(|(_, trip)| *trip).collect(), percent)
             .unwrap_or_else(|| self.shortest_round_trip())
     }
 
+    /// Returns a round trip that nine of ten exceeded under load, ns.
+    pub(crate) fn least_loaded_round_trip(&self) -> Option<u64> {
+        let low = self.round_trip(10);
+        if self.is_at_sender { Some(low) } else { self.far_loaded.map(|far| low.max(self.near + far)) }
+    }
+
     /// Returns whether the capture was made at the sender, in the middle, or at the receiver of this
     /// direction.
     pub(crate) fn place(&self, sender: usize) -> Place {
-        let (near, far) = (self.near, self.far);
+        if self.knows_trip { Place::of(self.near, self.far, sender) } else { Place::Unknown }
+    }
+}
+
+impl Place {
+    /// Returns the place of a capture from the round trips to the sender and to the receiver.
+    pub(crate) fn of(near: u64, far: u64, sender: usize) -> Place {
         let [here, there] =
             if sender == 0 { [Place::Client, Place::Server] } else { [Place::Server, Place::Client] };
         match near + far {
@@ -372,9 +435,6 @@ fn lag_samples(packets: &[Packet], sender: usize) -> Vec<(u64, u64)> {
             }
             continue;
         }
-        if packet.bytes == 0 {
-            continue;
-        }
         let gap = last_sent.map_or(0, |last| packet.at - last);
         last_sent = Some(packet.at);
         let Some((oldest, _)) = stamps.first().copied() else { continue };
@@ -386,7 +446,7 @@ fn lag_samples(packets: &[Packet], sender: usize) -> Vec<(u64, u64)> {
         let lag = packet.at - echoed;
         stamps.drain(..=index);
         // A sender that had nothing to send echoes an old timestamp. While packets queue, gaps are short.
-        if gap <= lag / 2 + 2 * MILLISECOND {
+        if packet.bytes > 0 && gap <= lag / 2 + 2 * MILLISECOND {
             samples.push((echoed, lag));
         }
     }
@@ -402,4 +462,44 @@ fn lag_around(samples: &[(u64, u64)], at: u64, least: u64) -> u64 {
     // A measurement that is seconds away does not count.
     let close = around.filter(|(echoed, lag)| echoed.abs_diff(at) <= 2 * lag + 100 * MILLISECOND);
     close.map(|(_, lag)| *lag).min().map_or(least, |lag| lag.max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_tcpip::wire::tcp::{SackBlocks, Timestamps};
+
+    /// Returns a packet of an end: its time, ms, its payload, and its timestamps.
+    fn packet(end: usize, at: u64, bytes: u32, value: u32, echo: u32) -> Packet {
+        Packet {
+            number: 1,
+            at: at * MILLISECOND,
+            end,
+            sequence: Sequence(1),
+            acknowledgment: Sequence(1),
+            flags: Flags::ACK,
+            window: 1000,
+            bytes,
+            timestamps: Some(Timestamps { value, echo }),
+            sack: SackBlocks::new(),
+        }
+    }
+
+    /// RFC 7323 §4: a server that answers after four seconds echoes the timestamp of the request.
+    #[test]
+    fn the_time_to_answer_is_no_time_on_the_path() {
+        let handshake = [packet(0, 0, 0, 100, 0), packet(1, 20, 0, 500, 100), packet(0, 20, 100, 101, 500)];
+        let acknowledged = packet(1, 40, 0, 501, 101);
+        let answer = [packet(1, 4040, 1448, 4500, 101), packet(1, 4041, 1448, 4500, 101)];
+        // With an acknowledgement of the request before the answer, and without one.
+        for before in [&[acknowledged][..], &[]] {
+            let packets = [&handshake[..], before, &answer].concat();
+            assert_eq!(lag_samples(&packets, 1), [], "{before:?}");
+        }
+        // The acknowledgement of the first segments releases others at once, which measure the path.
+        let more = [packet(0, 4041, 0, 4121, 4500), packet(1, 4052, 1448, 4512, 101)];
+        let released = packet(1, 4061, 1448, 4520, 4121);
+        let packets = [&handshake[..], &[acknowledged], &answer, &more, &[released]].concat();
+        assert_eq!(lag_samples(&packets, 1), [(4041 * MILLISECOND, 20 * MILLISECOND)]);
+    }
 }

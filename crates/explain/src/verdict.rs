@@ -9,10 +9,12 @@
 
 use crate::cause::Cause;
 use crate::connection::Connection;
-use crate::finding::{Evidence, Finding, bytes, rate, time};
+use crate::finding::{Evidence, Finding, bytes, millis, plural, rate, seconds, time, times};
 use crate::policing;
-use crate::timeline::{MILLISECOND, Timeline};
+use crate::queue;
+use crate::timeline::{MILLISECOND, Place, Segment, Timeline};
 use crate::waits::{Account, Wait, Waited, account};
+use kiban_tcpip::wire::tcp::SackBlock;
 
 /// Below this time, nothing is worth a verdict.
 const LOST_MIN: u64 = 20 * MILLISECOND;
@@ -24,6 +26,12 @@ const MSS_SMALL: i64 = 1000;
 const WINDOW_FULL: i64 = 60_000;
 /// The queueing delay of a bloated buffer.
 const BLOAT_MIN: u64 = 80 * MILLISECOND;
+/// Answers that take less time in total are prompt.
+const THINK_MIN: u64 = 50 * MILLISECOND;
+/// The shortest time for which segments are missing rather than late.
+const MISSING_MIN: u64 = 1000 * MILLISECOND;
+/// How many segments are searched for one of full size that arrived.
+const LARGE_MAX: usize = 1000;
 /// The pieces of evidence of a finding.
 const EVIDENCE_MAX: usize = 3;
 
@@ -32,6 +40,8 @@ pub(crate) struct Direction {
     pub(crate) timeline: Timeline,
     pub(crate) account: Account,
     pub(crate) findings: Vec<Finding>,
+    /// Whether packets may have waited in a queue that the capture does not show.
+    pub(crate) may_hide_queue: bool,
 }
 
 struct Case<'a> {
@@ -43,12 +53,11 @@ struct Case<'a> {
 
 /// Analyses the direction from `sender`.
 pub(crate) fn direction(connection: &Connection, sender: usize) -> Direction {
-    let shift = connection.shift(1 - sender).unwrap_or(0);
-    let timeline = Timeline::of(connection, sender, shift);
+    let timeline = Timeline::of(connection, sender, connection.shift(1 - sender));
     let account = account(&timeline);
     let case = Case { connection, sender, timeline: &timeline, account: &account };
-    let findings = case.findings();
-    Direction { timeline, account, findings }
+    let (findings, may_hide_queue) = (case.findings(), case.may_hide_queue());
+    Direction { timeline, account, findings, may_hide_queue }
 }
 
 impl Case<'_> {
@@ -59,9 +68,13 @@ impl Case<'_> {
             self.nagle(),
             self.silly_window(),
             self.lost_scaling(),
+            self.slow_reader(),
             self.receiver_limited(),
+            self.think_time(),
             self.sender_limited(),
             self.policing(),
+            self.path_mtu(),
+            self.path_full(),
             self.congestion(),
             self.bufferbloat(),
             self.small_mss(),
@@ -71,9 +84,19 @@ impl Case<'_> {
         .collect();
         let has = |found: &[Finding], cause| found.iter().any(|finding| finding.cause == cause);
         for (stronger, weaker) in [
-            (Cause::Policing, &[Cause::Congestion, Cause::RetransmissionTimeout][..]),
-            (Cause::SillyWindow, &[Cause::ReceiverLimited, Cause::ZeroWindow, Cause::SmallMss]),
-            (Cause::LostWindowScaling, &[Cause::ReceiverLimited]),
+            (Cause::Policing, &[Cause::Congestion, Cause::RetransmissionTimeout, Cause::PathFull][..]),
+            (Cause::PathMtu, &[Cause::Congestion, Cause::RetransmissionTimeout, Cause::SenderLimited]),
+            (Cause::Bufferbloat, &[Cause::PathFull]),
+            (Cause::PathFull, &[Cause::Congestion]),
+            (
+                Cause::SillyWindow,
+                &[Cause::ReceiverLimited, Cause::SlowReader, Cause::ZeroWindow, Cause::SmallMss],
+            ),
+            (Cause::LostWindowScaling, &[Cause::ReceiverLimited, Cause::SlowReader]),
+            (Cause::ZeroWindow, &[Cause::SlowReader, Cause::ReceiverLimited]),
+            // Small segments waste the receiver's buffer.
+            (Cause::SmallMss, &[Cause::SlowReader]),
+            (Cause::SlowReader, &[Cause::ReceiverLimited]),
         ] {
             if has(&found, stronger) {
                 found.retain(|finding| !weaker.contains(&finding.cause));
@@ -87,8 +110,8 @@ impl Case<'_> {
         Finding {
             cause,
             sender: self.sender,
-            lost_ms: lost as f64 * 1e-6,
-            lost_percent: (lost as f64 * 100.0 / self.account.duration() as f64).min(100.0),
+            lost_ms: millis(lost),
+            lost_percent: (lost as f64 * 1000.0 / self.account.active() as f64).round().min(1000.0) / 10.0,
             because,
             advice: cause.advice(),
             evidence,
@@ -99,27 +122,33 @@ impl Case<'_> {
     fn longest(&self, waited: Waited, what: impl Fn(&Wait) -> String) -> Vec<Evidence> {
         let mut waits: Vec<&Wait> = self.account.waits.iter().filter(|wait| wait.waited == waited).collect();
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.nanos));
-        let begin = self.connection.packets.first().map_or(0, |packet| packet.at);
-        let piece = |wait: &&Wait| Evidence {
-            packets: wait.packets.iter().flatten().copied().collect(),
-            at_s: wait.at.saturating_sub(begin) as f64 * 1e-9,
-            lost_ms: wait.nanos as f64 * 1e-6,
-            what: what(wait),
+        let piece = |wait: &&Wait| {
+            let mut packets: Vec<u32> = wait.packets.iter().flatten().copied().collect();
+            packets.sort_unstable();
+            packets.dedup();
+            let (at_s, lost_ms) = (self.seconds(wait.at), millis(wait.nanos));
+            Evidence { packets, at_s, lost_ms, what: what(wait) }
         };
         waits.iter().take(EVIDENCE_MAX).map(piece).collect()
     }
 
-    /// Returns whether `lost` is at least `percent` of the direction's time, and worth mentioning.
+    /// Returns the time since the first packet of the connection, seconds.
+    fn seconds(&self, at: u64) -> f64 {
+        let begin = self.connection.packets.first().map_or(0, |packet| packet.at);
+        seconds(at.saturating_sub(begin))
+    }
+
+    /// Returns whether `lost` is at least `percent` of the direction's time in use, and worth mentioning.
     fn is_much(&self, lost: u64, percent: u64) -> bool {
-        lost >= LOST_MIN && lost * 100 >= self.account.duration() * percent
+        lost >= LOST_MIN && lost * 100 >= self.account.active() * percent
     }
 
     fn timeouts(&self) -> Option<Finding> {
         let lost = self.account.sum(Waited::Timeout);
         let because = format!(
-            "The sender fell silent until its timer expired, {} times for {} in total; no acknowledgements \
-             had reported the losses.",
-            self.account.timeouts,
+            "The sender fell silent until its timer expired, {} for {} in total; no acknowledgements had \
+             reported the losses.",
+            times(self.account.timeouts as usize),
             time(lost)
         );
         let evidence = self.longest(Waited::Timeout, |wait| {
@@ -131,8 +160,8 @@ impl Case<'_> {
     fn zero_window(&self) -> Option<Finding> {
         let lost = self.account.sum(Waited::ZeroWindow);
         let because = format!(
-            "The receiver closed its window {} times, for {} in total: its program did not read.",
-            self.account.count(Waited::ZeroWindow),
+            "The receiver closed its window {}, for {} in total: its program did not read.",
+            times(self.account.count(Waited::ZeroWindow)),
             time(lost)
         );
         let evidence = self
@@ -180,7 +209,10 @@ impl Case<'_> {
         let evidence = self.longest(Waited::ReceiveWindow, |wait| {
             format!("a small window opened after {}, and a small segment filled it", time(wait.nanos))
         });
-        let is_found = segments >= SEGMENTS_MIN && silly * 2 >= segments && self.is_much(lost, 10);
+        let is_found = self.timeline.knows_windows
+            && segments >= SEGMENTS_MIN
+            && silly * 5 >= segments * 2
+            && self.is_much(lost, 10);
         is_found.then(|| self.finding(Cause::SillyWindow, lost, because, evidence))
     }
 
@@ -209,7 +241,7 @@ impl Case<'_> {
             // Both offered it, but the sender never sends beyond the unscaled window: it does not know of the
             // scaling. A window below 64 KB that is scaled by 0 is the same either way.
             (Some(_), Some(shift @ 1..)) if account.beyond_field * 50 <= account.segments => {
-                let as_seen = Timeline::of(self.connection, self.sender, 0);
+                let as_seen = Timeline::of(self.connection, self.sender, Some(0));
                 let unscaled = crate::waits::account(&as_seen);
                 let because = format!(
                     "The receiver scales its windows by 2^{shift}, but the sender never sent more than the \
@@ -255,15 +287,47 @@ impl Case<'_> {
         is_found.then(|| self.finding(Cause::LostWindowScaling, lost, because, evidence))
     }
 
+    /// Returns the rate of the direction and the one that the largest window allows, bits per second; the
+    /// latter is `None` if the window or the round trip is not known.
+    fn rates(&self) -> (f64, Option<f64>) {
+        let own = self.account.rate();
+        let trip = self.timeline.known_round_trip().filter(|_| self.timeline.knows_windows);
+        (own, trip.map(|trip| self.account.window_max as f64 * 8e9 / trip as f64))
+    }
+
+    /// Returns a full window of a receiver whose program, not whose buffer, is why it is full: window updates
+    /// open it, and it allows more than was delivered.
+    fn slow_reader(&self) -> Option<Finding> {
+        let lost = self.window_wait();
+        let (own, allowed) = self.rates();
+        let allowed = allowed?;
+        let because = format!(
+            "The receiver's window was full for {} and opened as its program read. The connection got {}; the \
+             largest window, {}, would allow {}.",
+            time(lost),
+            rate(own),
+            plural(self.account.window_max as usize, "byte"),
+            rate(allowed)
+        );
+        let evidence = self.longest(Waited::ReceiveWindow, |wait| {
+            format!("the window was full until this packet opened it, {} later", time(wait.nanos))
+        });
+        let is_reading = own * 2.0 < allowed && self.account.unread * 2 >= lost;
+        (is_reading && self.is_bound(lost)).then(|| self.finding(Cause::SlowReader, lost, because, evidence))
+    }
+
     fn receiver_limited(&self) -> Option<Finding> {
         let lost = self.window_wait();
         let trip = self.timeline.shortest_round_trip();
+        let (own, allowed) = self.rates();
+        // A window that allows less than was delivered cannot be the limit.
+        let allowed = allowed.filter(|allowed| allowed * 1.1 >= own)?;
         let because = format!(
             "The receiver's window of at most {} bytes was full for {}; with a round trip of {}, it allows {}.",
             self.account.window_max,
             time(lost),
             time(trip),
-            rate(self.account.window_max as f64 * 8e9 / trip.max(1) as f64)
+            rate(allowed)
         );
         let evidence = self.longest(Waited::ReceiveWindow, |wait| {
             format!("the window was full until this acknowledgement, {} later", time(wait.nanos))
@@ -272,17 +336,133 @@ impl Case<'_> {
         is_found.then(|| self.finding(Cause::ReceiverLimited, lost, because, evidence))
     }
 
+    fn think_time(&self) -> Option<Finding> {
+        let (lost, count) = (self.account.sum(Waited::ThinkTime), self.account.count(Waited::ThinkTime));
+        let longest = self.account.waits.iter().filter(|wait| wait.waited == Waited::ThinkTime);
+        let because = match count {
+            1 => format!("The server took {} to answer.", time(lost)),
+            _ => format!(
+                "The server took {} to answer, in {count} answers; the slowest took {}.",
+                time(lost),
+                time(longest.map(|wait| wait.nanos).max().unwrap_or(0))
+            ),
+        };
+        let evidence = self.longest(Waited::ThinkTime, |wait| {
+            format!("the answer began {} after the request had arrived", time(wait.nanos))
+        });
+        let is_found = lost >= THINK_MIN && self.is_much(lost, 30);
+        is_found.then(|| self.finding(Cause::ThinkTime, lost, because, evidence))
+    }
+
     fn sender_limited(&self) -> Option<Finding> {
         let lost = self.account.sum(Waited::Application);
-        let because = format!(
-            "The sending application paused {} times, for {} in total, while the window was open.",
-            self.account.count(Waited::Application),
-            time(lost)
-        );
+        let count = self.account.count(Waited::Application);
+        let own_end = [Place::Client, Place::Server][self.sender];
+        let who = match self.timeline.place(self.sender) == own_end {
+            true => "The sending application paused",
+            // Elsewhere, a program that pauses looks like a small send buffer or a path that stalls.
+            false => "The sender paused (its program, or a small send buffer: only a capture there can tell)",
+        };
+        let because =
+            format!("{who} {}, for {} in total, while the window was open.", times(count), time(lost));
         let evidence = self.longest(Waited::Application, |wait| {
             format!("nothing was sent for {} although the window was open", time(wait.nanos))
         });
         self.is_much(lost, 50).then(|| self.finding(Cause::SenderLimited, lost, because, evidence))
+    }
+
+    /// Returns a path that drops full segments and passes short ones.
+    fn path_mtu(&self) -> Option<Finding> {
+        if let Some(finding) = self.missing_large() {
+            return Some(finding);
+        }
+        let sends = &self.timeline.sends;
+        let first_large = sends.iter().position(|send| send.bytes() * 10 >= self.timeline.mss * 9)?;
+        let lost = &sends[first_large];
+        let is_passed = |send: &Segment| {
+            let acked = self.timeline.acks.iter().find(|ack| ack.acknowledged >= send.end);
+            acked.is_some_and(|ack| {
+                // Not if it was cut into smaller segments before it passed.
+                let repeats = |other: &&Segment| other.start == send.start && other.at < ack.captured;
+                sends.iter().rfind(repeats).is_some_and(|last| last.bytes() >= send.bytes())
+            })
+        };
+        let large = || sends.iter().filter(|send| send.bytes() >= lost.bytes());
+        let tries = large().filter(|send| send.start == lost.start).count();
+        // The receiver is there: it reports short segments, or sends data.
+        let last = large().rfind(|send| send.start == lost.start)?;
+        let is_alive = self.connection.packets.iter().any(|packet| {
+            packet.end != self.sender && packet.at > lost.at + self.timeline.shortest_round_trip()
+        });
+        let is_large =
+            |block: &SackBlock| i64::from(block.right.0.wrapping_sub(block.left.0)) >= lost.bytes();
+        let mut packets = self.connection.packets.iter().filter(|packet| packet.end != self.sender);
+        let is_reported = packets.any(|packet| packet.sack.as_slice().iter().any(is_large));
+        if tries < 3 || !is_alive || is_reported || large().take(LARGE_MAX).any(is_passed) {
+            return None;
+        }
+        let silence = last.at - lost.at;
+        let because = format!(
+            "None of {} with {} bytes or more arrived, although the first of them was sent {}; shorter packets \
+             pass.",
+            plural(large().count(), "segment"),
+            lost.bytes(),
+            times(tries)
+        );
+        let packets =
+            large().filter(|send| send.start == lost.start).map(|send| send.number).take(4).collect();
+        let evidence = vec![Evidence {
+            packets,
+            at_s: self.seconds(lost.at),
+            lost_ms: millis(silence),
+            what: format!("a segment of {} bytes and its retransmissions, never acknowledged", lost.bytes()),
+        }];
+        self.is_much(silence, 10).then(|| self.finding(Cause::PathMtu, silence, because, evidence))
+    }
+
+    /// Returns the same, captured behind the path: only short segments arrive, above a hole.
+    fn missing_large(&self) -> Option<Finding> {
+        let sends = &self.timeline.sends;
+        let (first, last) = (sends.first()?, self.connection.packets.last()?);
+        let missing = first.start;
+        let silence = last.at - first.at;
+        let is_hole = self.connection.syn[self.sender].is_some() && missing > 0;
+        let is_large = |send: &Segment| send.bytes() * 10 >= self.timeline.mss * 9 || send.start < missing;
+        if !is_hole || silence < MISSING_MIN || sends.iter().any(is_large) {
+            return None;
+        }
+        let because = format!(
+            "A segment of {} arrived, and the {} before it never did, for {}: segments of full size are lost.",
+            plural(first.bytes() as usize, "byte"),
+            plural(missing as usize, "byte"),
+            time(silence)
+        );
+        let evidence = vec![Evidence {
+            packets: vec![first.number],
+            at_s: self.seconds(first.at),
+            lost_ms: millis(silence),
+            what: "this segment is above a hole that nothing fills".to_owned(),
+        }];
+        let lost_percent = 100.0;
+        Some(Finding { lost_percent, ..self.finding(Cause::PathMtu, silence, because, evidence) })
+    }
+
+    /// Returns a path whose queue never empties, so that losses do not cost throughput.
+    fn path_full(&self) -> Option<Finding> {
+        let least = self.timeline.shortest_round_trip();
+        let low = self.timeline.least_loaded_round_trip()?;
+        let packet_time = self.timeline.packet_time(50);
+        let is_full = low > least + (least / 2).max(2 * MILLISECOND) + 2 * packet_time;
+        let congestion = self.congestion().filter(|_| is_full)?;
+        let because = format!(
+            "The path is full at about {}: packets always waited in a queue (the round trip was {} at least, \
+             and {} without load). {} were lost; they show TCP the share of the path, and cost no throughput.",
+            rate(self.rates().0),
+            time(low),
+            time(least),
+            plural(self.account.losses.len(), "segment")
+        );
+        Some(self.finding(Cause::PathFull, 0, because, congestion.evidence))
     }
 
     fn policing(&self) -> Option<Finding> {
@@ -319,12 +499,11 @@ impl Case<'_> {
 
     /// Returns the first losses as evidence.
     fn losses(&self) -> Vec<Evidence> {
-        let begin = self.connection.packets.first().map_or(0, |packet| packet.at);
         let piece = |loss: &crate::waits::Loss| {
             let send = &self.timeline.sends[loss.send];
             Evidence {
                 packets: vec![send.number, loss.retransmission],
-                at_s: send.at.saturating_sub(begin) as f64 * 1e-9,
+                at_s: self.seconds(send.at),
                 lost_ms: 0.0,
                 what: format!("{} bytes lost at this packet, and their retransmission", loss.bytes),
             }
@@ -339,23 +518,33 @@ impl Case<'_> {
         if extra < BLOAT_MIN || median < 3 * least || self.account.segments < SEGMENTS_MIN {
             return None;
         }
-        let lost = (self.account.duration() as f64 * extra as f64 / median as f64) as u64;
+        let lost = (self.account.active() as f64 * extra as f64 / median as f64) as u64;
         let because = format!(
             "Under load the round trip grew from {} to {} (median; 95 % below {}): packets wait in a queue.",
             time(least),
             time(median),
             time(worst)
         );
-        let begin = self.connection.packets.first().map_or(0, |packet| packet.at);
         let longest = self.timeline.round_trips.iter().max_by_key(|(_, trip)| *trip);
         let ack = longest.and_then(|(at, _)| self.timeline.acks.iter().find(|ack| ack.captured == *at));
         let evidence = longest.zip(ack).map(|((at, trip), ack)| Evidence {
             packets: vec![ack.number],
-            at_s: at.saturating_sub(begin) as f64 * 1e-9,
-            lost_ms: trip.saturating_sub(least) as f64 * 1e-6,
+            at_s: self.seconds(*at),
+            lost_ms: millis(trip.saturating_sub(least)),
             what: format!("this acknowledgement took {}", time(*trip)),
         });
         Some(self.finding(Cause::Bufferbloat, lost, because, evidence.into_iter().collect()))
+    }
+
+    /// Returns whether a congestion window that grows as in TCP's standards has filled a long queue behind which
+    /// the capture was made. Senders that keep the queue short by themselves look the same, so this is no
+    /// verdict.
+    fn may_hide_queue(&self) -> bool {
+        // Both the window and the round trip have to be known.
+        let (Some(_), true) = (self.rates().1, self.account.segments >= SEGMENTS_MIN) else { return false };
+        let shortest = self.timeline.shortest_round_trip();
+        queue::find(self.timeline, self.account)
+            .is_some_and(|least| least >= BLOAT_MIN && least >= 2 * shortest)
     }
 
     fn small_mss(&self) -> Option<Finding> {
@@ -364,7 +553,7 @@ impl Case<'_> {
         let full = self.timeline.sends.iter().filter(|send| send.bytes() >= mss).count();
         // RFC 9293 §3.7.1; headers take 40 bytes, 52 with timestamps.
         let share = 52.0 / (mss + 52) as f64 - 52.0 / 1500.0;
-        let lost = (self.account.duration() as f64 * share) as u64;
+        let lost = (self.account.active() as f64 * share) as u64;
         let because = format!(
             "{full} of {segments} segments were full and had only {mss} bytes, so {bytes} bytes took {:.1} times \
              as many packets as with 1448.",

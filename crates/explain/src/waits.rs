@@ -10,7 +10,8 @@
 //! the window had no room until an acknowledgement      the receiver: a full, or a closed, window
 //! a short segment, right after a lone acknowledgement
 //!    that was late by a timer                          Nagle's algorithm and a delayed acknowledgement
-//! nothing outstanding, after data of the peer          the peer, then the application
+//! nothing outstanding, after data of the peer          the peer; then the server's think time, or the
+//!                                                      client's time between two exchanges
 //! nothing outstanding, or an emptied send buffer       the application
 //! right after an acknowledgement                       the network: the congestion window
 //! otherwise                                            sending
@@ -50,6 +51,10 @@ pub enum Waited {
     Application,
     /// The sending application waited for data of the peer.
     Peer,
+    /// The server prepared an answer to the client's data.
+    ThinkTime,
+    /// Between two exchanges: the client had its answer and sent no request.
+    Idle,
     /// A retransmission timer.
     Timeout,
     /// Retransmissions of lost segments.
@@ -68,8 +73,10 @@ impl Waited {
             Waited::ReceiveWindow => "waiting for a full receive window",
             Waited::ZeroWindow => "waiting for a closed receive window",
             Waited::DelayedAck => "holding short segments until a delayed acknowledgement",
-            Waited::Application => "waiting for the sending application",
+            Waited::Application => "waiting for the sender (its program, or its send buffer)",
             Waited::Peer => "waiting for the peer's data",
+            Waited::ThinkTime => "preparing an answer (think time)",
+            Waited::Idle => "idle between two exchanges",
             Waited::Timeout => "waiting for a retransmission timer",
             Waited::Recovery => "repairing losses",
             Waited::Roce(waited) => waited.words(),
@@ -120,6 +127,11 @@ pub(crate) struct Account {
     pub(crate) flight_max: i64,
     /// The largest window that was advertised.
     pub(crate) window_max: i64,
+    /// How long the window was full because the receiving program had not read: a window update opened it, or
+    /// it was less than half of what it had been.
+    pub(crate) unread: u64,
+    /// Time from the peer's data to the first segment, ns.
+    pub(crate) lead: u64,
     /// The times of the first segment and of the end.
     pub(crate) begin: u64,
     pub(crate) end: u64,
@@ -139,6 +151,17 @@ impl Account {
     /// Returns the time from the first segment to the end, ns; at least 1.
     pub(crate) fn duration(&self) -> u64 {
         self.end.saturating_sub(self.begin).max(1)
+    }
+
+    /// Returns the payload bits per second from the first segment to the end; 0 if it is not known.
+    pub(crate) fn rate(&self) -> f64 {
+        if self.end > self.begin { self.bytes as f64 * 8e9 / self.duration() as f64 } else { 0.0 }
+    }
+
+    /// Returns the time in which the connection was in use: with the answer to the first request, without the
+    /// time between exchanges, ns; at least 1.
+    pub(crate) fn active(&self) -> u64 {
+        (self.duration() + self.lead).saturating_sub(self.sum(Waited::Idle)).max(1)
     }
 }
 
@@ -180,6 +203,10 @@ struct Gap {
     duplicates: u32,
     /// The last data of the peer, and its packet.
     peer_data: Option<(u64, u32)>,
+    /// The first acknowledgement that only opened the window.
+    updates: Option<u32>,
+    /// The window at its begin.
+    window: i64,
 }
 
 /// Goes through a direction.
@@ -210,7 +237,9 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
             let edge = ack.acknowledged + ack.window;
             let opens = edge > state.edge;
             state.acknowledged = state.acknowledged.max(ack.acknowledged);
-            state.edge = state.edge.max(edge);
+            // A window of 0 is closed whatever its scale.
+            let is_shut = !timeline.knows_windows && ack.window == 0;
+            state.edge = if is_shut { edge } else { state.edge.max(edge) };
             state.edge_of_field = state.edge_of_field.max(ack.acknowledged + ack.field);
             state.window = ack.window;
             state.last_event = ack.at;
@@ -222,6 +251,7 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
                 gap.moved = Some((ack.at, ack.number, ack.is_pure, ack.captured));
             }
             gap.rooms.push((ack.at, state.edge - state.sent, Some(ack.number)));
+            gap.updates = gap.updates.or((opens && !advances).then_some(ack.number));
             if !ack.is_pure {
                 gap.peer_data = Some((ack.at, ack.number));
             }
@@ -235,8 +265,24 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
             };
             if let Some((waited, nanos, by)) = wait {
                 let packets = [Some(before.number), by, Some(send.number)];
+                let is_small = gap.window < account.window_max / 2;
+                if waited == Waited::ReceiveWindow && (is_small || by.is_some() && by == gap.updates) {
+                    account.unread += nanos;
+                }
+                if waited == Waited::ThinkTime {
+                    between_exchanges(timeline, &mut account, send.at - nanos, before, by);
+                }
                 account.waits.push(Wait { waited, nanos, at: send.at, packets });
             }
+        } else if let Some((came, number)) = gap.peer_data {
+            account.lead = send.at - came;
+            let waited = match timeline.is_server {
+                _ if account.lead <= timeline.prompt() => Waited::Peer,
+                true => Waited::ThinkTime,
+                false => Waited::Idle,
+            };
+            let packets = [Some(number), None, Some(send.number)];
+            account.waits.push(Wait { waited, nanos: account.lead, at: send.at, packets });
         }
         if is_new {
             account.segments += 1;
@@ -260,7 +306,12 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
             Some(Sent { at: send.at, number: send.number, bytes: send.bytes(), push: send.push, is_new });
         // Before the first acknowledgement, the window is not known.
         let room = if state.edge == i64::MIN { i64::MAX } else { state.edge - state.sent };
-        gap = Gap { rooms: vec![(send.at, room, None)], was_closed: state.window < closed, ..Gap::default() };
+        gap = Gap {
+            rooms: vec![(send.at, room, None)],
+            was_closed: state.window < closed,
+            window: state.window,
+            ..Gap::default()
+        };
     }
     let end = acks.iter().find(|ack| ack.acknowledged >= state.sent).map_or(account.end, |ack| ack.at);
     account.end = account.end.max(end);
@@ -273,6 +324,15 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
     }
     account.timeouts = account.count(Waited::Timeout) as u32;
     account
+}
+
+/// Accounts for the time before a request that came at `came`: a round trip, and a client that was idle.
+fn between_exchanges(timeline: &Timeline, account: &mut Account, came: u64, before: Sent, by: Option<u32>) {
+    let whole = came.saturating_sub(before.at);
+    let trip = timeline.shortest_round_trip().min(whole);
+    let packets = [Some(before.number), by, by];
+    account.waits.push(Wait { waited: Waited::Peer, nanos: trip, at: came, packets });
+    account.waits.push(Wait { waited: Waited::Idle, nanos: whole - trip, at: came, packets });
 }
 
 /// Removes losses whose retransmissions turned out to be needless: the receiver reported them as repeated.
@@ -302,7 +362,10 @@ fn forgive_repetitions(account: &mut Account, timeline: &Timeline) {
 /// Recognises timeouts whose lost segments were not captured: rare silences of nearly equal length in an
 /// exchange that is prompt otherwise.
 fn infer_timeouts(account: &mut Account, trip: u64) {
-    let is_idle = |wait: &Wait| matches!(wait.waited, Waited::Application | Waited::Sending);
+    let is_idle = |wait: &Wait| {
+        use Waited::{Application, Idle, Sending, ThinkTime};
+        matches!(wait.waited, Application | Sending | ThinkTime | Idle)
+    };
     let least = 190 * MILLISECOND + trip / 2;
     // After a timeout, one segment is sent; an application that resumes may send many.
     let is_silence = |wait: &Wait, next: Option<&Wait>| {
@@ -334,30 +397,47 @@ fn new_segment(timeline: &Timeline, state: &State, gap: &Gap, index: usize, befo
     let (bytes, at) = (send.bytes(), send.at);
     let whole = at - before.at;
     let trip = timeline.shortest_round_trip();
-    // How soon after an acknowledgement a segment follows that it released: processing and jitter.
-    let soon = (trip / 8).clamp(3 * MILLISECOND, 20 * MILLISECOND);
-    let (_, room, _) = gap.rooms[0];
+    let soon = timeline.soon();
+    // Without the scale of the windows, only those that close in between are known.
+    let is_full = |(_, room, _): &(u64, i64, Option<u32>)| *room < bytes.min(timeline.mss);
+    let begin = if timeline.knows_windows { None } else { gap.rooms.iter().position(is_full) };
+    let rooms = &gap.rooms[begin.unwrap_or(0)..];
+    let (_, room, _) = rooms[0];
     // A sender waits before it fills a window smaller than a segment (RFC 9293 §3.8.6.2.1).
     let is_override = bytes == room && bytes < timeline.mss;
     let need = if is_override { timeline.mss } else { bytes.min(timeline.mss) };
     if room < need {
         let waited = if gap.was_closed { Waited::ZeroWindow } else { Waited::ReceiveWindow };
-        let opening = gap.rooms.iter().find(|(_, room, _)| *room >= need);
+        let opening = rooms.iter().find(|(_, room, _)| *room >= need);
         // Without one, this is a probe of a closed window, or the acknowledgement is still to come in the
         // capture, because the lag is shorter than estimated.
         let (opened, by) = opening.map_or((at, None), |(opened, _, by)| (*opened, *by));
-        if at.saturating_sub(opened) > (opened.saturating_sub(before.at)).max(3 * MILLISECOND) {
+        if at.saturating_sub(opened) > (opened.saturating_sub(before.at)).max(soon) {
             return Some((Waited::Application, at - opened, None));
         }
-        return Some((waited, opened.max(before.at) - before.at, by));
+        // Away from the sender, acknowledgements reach it somewhat later than estimated.
+        let until = if timeline.is_at_sender { opened.max(before.at) } else { at };
+        return Some((waited, until - before.at, by));
     }
-    let released = gap.moved.filter(|(moved, ..)| at - moved <= soon);
+    // Away from the sender, the time of the acknowledgement there is an estimate.
+    let late = if timeline.is_at_sender { soon } else { (trip / 4).clamp(5 * MILLISECOND, 30 * MILLISECOND) };
+    let released = gap.moved.filter(|(moved, ..)| at - moved <= late);
     if let Some((_, number, is_pure, captured)) = released {
         let late = captured.saturating_sub(before.at).saturating_sub(timeline.near);
         let is_delayed = (DELAYED_ACK_MIN..DELAYED_ACK_MAX).contains(&late);
         if is_pure && is_delayed && bytes < timeline.mss && gap.acks <= 2 && before.is_new {
             return Some((Waited::DelayedAck, late, Some(number)));
         }
+    }
+    let nothing_outstanding = state.acknowledged >= state.sent;
+    if let Some((came, number)) = gap.peer_data.filter(|_| nothing_outstanding) {
+        let think = at - came;
+        return match timeline.is_server {
+            _ if think <= timeline.prompt() => Some((Waited::Peer, whole, Some(number))),
+            true => Some((Waited::ThinkTime, think, Some(number))),
+            false if think < came - before.at => Some((Waited::Peer, whole, Some(number))),
+            false => Some((Waited::Idle, think, Some(number))),
+        };
     }
     // Away from the sender, the segments that were lost are not seen. After a timeout, the sender repeats
     // one, and waits for its acknowledgement (RFC 5681 §3.1); an application that resumes sends more.
@@ -367,16 +447,6 @@ fn new_segment(timeline: &Timeline, state: &State, gap: &Gap, index: usize, befo
         if silence >= TIMEOUT_MIN.max(trip + trip / 4) && next > trip / 2 {
             return Some((Waited::Timeout, whole, None));
         }
-    }
-    let nothing_outstanding = state.acknowledged >= state.sent;
-    if let Some((came, number)) = gap.peer_data.filter(|_| nothing_outstanding) {
-        let think = at - came;
-        let is_prompt = think <= soon;
-        return if is_prompt || think < came - before.at {
-            Some((Waited::Peer, whole, Some(number)))
-        } else {
-            Some((Waited::Application, think, Some(number)))
-        };
     }
     // The lag varies: data of the peer may have reached the sender somewhat earlier than estimated.
     if let Some(ack) = timeline.last_captured(at).filter(|ack| !ack.is_pure && ack.captured > before.at)

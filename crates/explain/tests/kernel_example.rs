@@ -31,6 +31,17 @@ fn the_kernels_delayed_acknowledgements_are_found_in_a_pcapng_file() {
 }
 
 #[test]
+fn the_time_that_a_server_takes_is_measured_at_either_end() {
+    for name in ["think_time-client.pcap", "think_time-server.pcap"] {
+        let (_, one) = explained(name);
+        let finding = one.verdict.as_ref().expect("it is slow");
+        // The server slept for 4 s before its only answer.
+        assert!((3950.0..4050.0).contains(&finding.lost_ms) && finding.lost_percent > 90.0, "{name}: {one}");
+        assert!(finding.because.contains("The server took 4"), "{}", finding.because);
+    }
+}
+
+#[test]
 fn the_causes_of_kernel_connections_are_found() {
     for (name, cause) in [
         ("healthy.pcap", None),
@@ -41,9 +52,25 @@ fn the_causes_of_kernel_connections_are_found() {
         ("zero_window.pcap", Some(Cause::ZeroWindow)),
         ("lost_window_scaling.pcap", Some(Cause::LostWindowScaling)),
         ("bufferbloat.pcap", Some(Cause::Bufferbloat)),
+        ("think_time-client.pcap", Some(Cause::ThinkTime)),
+        ("think_time-server.pcap", Some(Cause::ThinkTime)),
+        ("slow_reader.pcap", Some(Cause::SlowReader)),
+        ("path_mtu.pcap", Some(Cause::PathMtu)),
+        ("path_mtu-client.pcap", Some(Cause::PathMtu)),
+        ("no_response.pcap", Some(Cause::NoResponse)),
+        ("refused.pcap", Some(Cause::Refused)),
+        ("no_handshake.pcap", Some(Cause::NoHandshake)),
+        ("retransmission_timeout-syn.pcap", Some(Cause::RetransmissionTimeout)),
+        // Writes of 200 bytes with TCP_NODELAY.
+        ("healthy-nodelay.pcap", None),
+        // Behind the queue, without timestamps, and a look-alike.
+        ("bufferbloat-behind.pcap", None),
+        ("paced.pcap", None),
     ] {
         let (_, one) = explained(name);
         assert_eq!(one.verdict.as_ref().map(|finding| finding.cause), cause, "{name}: {one}");
+        let hides_queue = name == "bufferbloat-behind.pcap";
+        assert_eq!(one.limits.contains(&kiban_explain::Limit::Queue), hides_queue, "{name}: {one}");
         let evidence = one.verdict.iter().flat_map(|finding| &finding.evidence);
         let numbers: Vec<u32> = evidence.flat_map(|piece| &piece.packets).copied().collect();
         assert!(numbers.is_empty() == cause.is_none(), "{name}: {one}");

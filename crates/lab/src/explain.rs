@@ -5,58 +5,94 @@
 
 use crate::report::picture::{Arrow, Direction, Line, Lines, Scale, Sequence};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
-use kiban_explain::{Explained, Finding, Report};
+use kiban_explain::{Cause, Explained, Finding, Report};
 
 /// The maximum number of connections that are shown in full.
 const CONNECTIONS_MAX: usize = 50;
+/// The names of the ends.
+const ENDS: [&str; 2] = ["client", "server"];
 
 /// Returns the HTML page of the connections of `file`; `command` is the command that creates the page.
 pub fn html(report: &Report, file: &str, command: &str) -> String {
     let connections = &report.connections;
     let slow = connections.iter().filter(|one| one.verdict.is_some()).count();
-    let lead = match (slow, connections.first().and_then(|one| one.verdict.as_ref())) {
-        (0, _) => format!("{} connections: no cause of slowness was found.", connections.len()),
-        (1, Some(finding)) if connections.len() == 1 => {
-            format!("{}: {}", finding.cause.words(), finding.because)
-        }
-        _ => format!("{slow} of {} connections are slow or ended with an error.", connections.len()),
+    let lead = match (&connections[..], slow) {
+        ([], _) => "No connections could be read.".to_owned(),
+        ([one], _) => match &one.verdict {
+            Some(finding) => format!("{}: {}", finding.cause.words(), finding.because),
+            None => format!("1 connection: {}.", one.words()),
+        },
+        (all, 0) => format!("{} connections: no cause of slowness was found.", all.len()),
+        (all, _) => format!("{slow} of {} connections are slow or ended with an error.", all.len()),
     };
-    let mut blocks = Vec::new();
-    if let Some(why) = &report.unread {
-        let badge = Badge::new(Tone::Doubt, "note");
-        blocks.push(Block::Badges(vec![(badge, format!("The end of the file was not read: {why}."))]));
+    let mut blocks = notes(report);
+    if !connections.is_empty() {
+        blocks.push(Block::Grid(table(connections)));
     }
     if report.roce.sum() > 0 {
         let badge = Badge::new(Tone::Plain, "note");
         blocks.push(Block::Badges(vec![(badge, report.roce.to_string())]));
     }
-    blocks.push(Block::Grid(table(connections)));
     let sections = connections.iter().take(CONNECTIONS_MAX).map(section).collect();
     let foot = vec![Document::version_line(), format!("Made by: {command}.")];
     let title = format!("Connections in {file}");
     Document { title, lead, has_contents: true, blocks, sections, foot, ..Document::default() }.html()
 }
 
+/// Returns what of the file was not read.
+fn notes(report: &Report) -> Vec<Block> {
+    let unread = report.unread.as_ref().map(|why| format!("The end of the file was not read: {why}."));
+    let skipped = (report.skipped > 0).then(|| {
+        format!(
+            "{} packets were skipped: malformed, or cut off inside their headers (capture at least 128 bytes: \
+             tcpdump -s 128).",
+            report.skipped
+        )
+    });
+    let link = report
+        .unsupported_link_type
+        .map(|link_type| format!("Packets of link type {link_type} were skipped: it is not supported."));
+    let copies = (report.duplicates > 0).then(|| {
+        format!(
+            "{} copies of packets were left out: the file has packets twice, as after tcpdump -i any on a bridge.",
+            report.duplicates
+        )
+    });
+    let notes = [unread, skipped, link, copies].into_iter().flatten();
+    notes.map(note).collect()
+}
+
+fn note(text: String) -> Block {
+    Block::Badges(vec![(Badge::new(Tone::Doubt, "note"), text)])
+}
+
 fn badge(one: &Explained) -> Badge {
-    Badge::new(if one.verdict.is_some() { Tone::Bad } else { Tone::Good }, one.words())
+    let tone = match (&one.verdict, &one.limits[..]) {
+        (Some(_), _) => Tone::Bad,
+        (None, []) => Tone::Good,
+        (None, _) => Tone::Doubt,
+    };
+    Badge::new(tone, one.words())
 }
 
 fn table(connections: &[Explained]) -> Grid {
-    let heads = ["connection", "verdict", "#lost, ms", "#bytes", "#Mbit/s", "#RTT, ms"];
+    let heads =
+        ["verdict", "client > server", "#time lost, ms", "data from", "#bytes", "#Mbit/s", "#RTT, ms"];
     let mut grid = Grid::new("Verdicts", &heads);
     for one in connections {
-        let bytes: u64 = one.directions.iter().map(|direction| direction.bytes).sum();
-        let rate = one.directions.iter().map(|direction| direction.bits_per_second).fold(0.0, f64::max);
+        let main = &one.directions[one.main_sender()];
         let name = Cell::from(format!("{}: {} > {}", one.number, one.ends[0], one.ends[1]));
-        let lost = one.verdict.as_ref().map_or(String::new(), |finding| milliseconds(finding.lost_ms, 0));
+        let costly = one.verdict.as_ref().filter(|finding| finding.lost_ms > 0.0);
+        let lost = costly.map_or(String::new(), |finding| milliseconds(finding.lost_ms, 0));
         grid.row([
+            badge(one).into(),
             // Plain text if the connection is not shown in full.
             name.to(heading(one)),
-            badge(one).into(),
             lost.into(),
-            bytes.to_string().into(),
-            format!("{:.2}", rate * 1e-6).into(),
-            milliseconds(one.rtt_ms, 1).into(),
+            ENDS[one.main_sender()].into(),
+            main.bytes.to_string().into(),
+            format!("{:.2}", main.bits_per_second * 1e-6).into(),
+            one.rtt_ms.map_or(String::new(), |ms| milliseconds(ms, 1)).into(),
         ]);
     }
     grid
@@ -73,11 +109,12 @@ fn heading(one: &Explained) -> String {
 }
 
 fn section(one: &Explained) -> Section {
-    let mut blocks = Vec::new();
+    let mut blocks: Vec<Block> =
+        one.limits.iter().map(|limit| note(format!("This connection {}.", limit.words()))).collect();
     for finding in one.verdict.iter().chain(&one.also) {
         blocks.push(Block::Paragraph(format!("{}: {}", finding.cause.words(), finding.because)));
         blocks.push(Block::Grid(evidence(finding, one.digits())));
-        blocks.push(Block::Paragraph(finding.advice.to_owned()));
+        blocks.push(Block::Paragraph(format!("What to do: {}", finding.advice)));
     }
     blocks.push(Block::Figure(sequence(one).picture(), String::new()));
     let graph = graph(one);
@@ -85,7 +122,7 @@ fn section(one: &Explained) -> Section {
         blocks.push(Block::Figure(graph.picture(), String::new()));
     }
     let mut waits = Grid::new("What the sender waited for", &["sender", "waited", "#ms"]);
-    for (name, direction) in ["client", "server"].iter().zip(&one.directions) {
+    for (name, direction) in ENDS.iter().zip(&one.directions) {
         for (waited, ms) in &direction.waited_ms {
             waits.row([(*name).into(), waited.words().into(), milliseconds(*ms, 0).into()]);
         }
@@ -116,9 +153,10 @@ fn sequence(one: &Explained) -> Sequence {
     });
     Sequence {
         name: format!("packets-{}", one.number),
-        title: "The packets that show it".to_owned(),
+        title: if one.verdict.is_some() { "The packets that show it" } else { "The first packets" }
+            .to_owned(),
         description: format!("Packets of connection {}, with the time between them", one.number),
-        ends: ["client".to_owned(), "server".to_owned()],
+        ends: ENDS.map(str::to_owned),
         arrows: arrows.collect(),
     }
 }
@@ -130,15 +168,28 @@ fn graph(one: &Explained) -> Lines {
         points: points.iter().map(|(x, y)| (*x, Some(y * 1e-3))).collect(),
         dashed: name == "window",
     };
-    let lines = [
-        ("window", &one.curves.window),
-        ("sent", &one.curves.sent),
-        ("acknowledged", &one.curves.acknowledged),
-    ];
+    // If the window is the limit, bytes sent, acknowledged and the window are one line in a time-sequence graph.
+    let is_window = one.verdict.as_ref().is_some_and(|finding| {
+        use Cause::{LostWindowScaling, ReceiverLimited, SillyWindow, SlowReader, ZeroWindow};
+        matches!(finding.cause, ReceiverLimited | SlowReader | ZeroWindow | SillyWindow | LostWindowScaling)
+    });
+    let curves = &one.curves;
+    let (title, what, lines) = match is_window {
+        true => (
+            "Bytes in flight and the window",
+            "Bytes in flight, and the window",
+            vec![("window", &curves.window_size), ("in flight", &curves.in_flight)],
+        ),
+        false => (
+            "Time-sequence graph",
+            "Bytes sent and acknowledged, and the window",
+            vec![("window", &curves.window), ("sent", &curves.sent), ("acknowledged", &curves.acknowledged)],
+        ),
+    };
     Lines {
         name: format!("sequence-{}", one.number),
-        title: "Time-sequence graph".to_owned(),
-        description: format!("Bytes sent and acknowledged, and the window, of connection {}", one.number),
+        title: title.to_owned(),
+        description: format!("{what}, of connection {}", one.number),
         x: ("seconds".to_owned(), Scale::Linear),
         y: ("kB".to_owned(), Scale::Linear),
         lines: lines
@@ -207,9 +258,29 @@ mod tests {
     }
 
     #[test]
+    fn a_healthy_connection_has_no_evidence_and_one_that_cannot_be_judged_is_not_healthy() {
+        let file = include_bytes!("../../explain/tests/data/healthy.pcap");
+        let mut report = kiban_explain::explain(file).expect("a capture");
+        let page = html(&report, "healthy.pcap", "c");
+        assert!(page.contains("1 connection: healthy.") && page.contains("The first packets"));
+        assert!(!page.contains("The packets that show it") && !page.contains("a pause"));
+        report.connections[0].limits.push(kiban_explain::Limit::Handshake);
+        let page = html(&report, "healthy.pcap", "c");
+        assert!(page.contains("1 connection: no cause found.") && !page.contains("healthy<"));
+        assert!(page.contains("This connection begins without its handshake"));
+    }
+
+    #[test]
+    fn what_was_skipped_is_on_the_page() {
+        let report = Report { skipped: 855, duplicates: 12, ..Report::default() };
+        let page = html(&report, "short.pcap", "c");
+        assert!(page.contains("855 packets were skipped") && page.contains("12 copies of packets"));
+    }
+
+    #[test]
     fn a_file_without_connections_and_one_of_a_lone_packet_have_a_page() {
         let page = html(&Report::default(), "empty.pcap", "c");
-        assert!(page.contains("0 connections: no cause of slowness was found."), "{page}");
+        assert!(page.contains("No connections could be read.") && !page.contains("<table"), "{page}");
         let mut report = report();
         report.connections[0].steps.truncate(1);
         report.connections[0].curves = kiban_explain::Curves::default();

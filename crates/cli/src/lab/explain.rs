@@ -26,9 +26,10 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
         \n  kiban lab explain slow.pcap --connection 3           evidence and advice for one connection\
         \n  kiban lab explain slow.pcap --html slow.html         a page with pictures\
         \n  kiban lab explain slow.pcap --json | jq '.[].connections[].verdict.cause'\
-        \n\nExit status: 0 if the files could be read, 1 if not, 2 for invalid arguments.")]
+        \n  xz -dc slow.pcap.xz | kiban lab explain -            from standard input\
+        \n\nExit status: 0 if the files could be read, 1 if one could not, 2 for invalid arguments.")]
 pub(super) struct Explain {
-    /// Capture files, pcap or pcapng.
+    /// Capture files, pcap or pcapng; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Show the evidence for this connection, by its number in the table.
@@ -55,8 +56,18 @@ impl Explain {
             return Err("--html writes the page of one capture: give one FILE".to_owned());
         }
         let mut entries = Vec::new();
+        let mut exit = ExitCode::SUCCESS;
         for file in &self.files {
-            let mut report = read(file)?;
+            let mut report = match read(file) {
+                Ok(report) => report,
+                // The other files are explained all the same.
+                Err(error) if self.files.len() > 1 => {
+                    note!("kiban: {error}");
+                    exit = ExitCode::FAILURE;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if let Some(number) = self.connection {
                 let count = report.connections.len();
                 report.connections.retain(|one| one.number == number);
@@ -75,7 +86,7 @@ impl Explain {
         }
         if self.json {
             super::output::json(&entries)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(exit);
         }
         for Entry { file, report } in &entries {
             if entries.len() > 1 {
@@ -87,22 +98,23 @@ impl Explain {
                 _ => print(&report.to_string())?,
             }
             if self.connection.is_none() && report.connections.len() > 1 {
-                let worst = report.connections.iter().max_by(|one, other| lost(one).total_cmp(&lost(other)));
-                if let Some(worst) = worst.filter(|worst| worst.verdict.is_some()) {
-                    note!("next: kiban lab explain {} --connection {}", file.display(), worst.number);
+                let slow = report.connections.iter().filter(|one| one.verdict.is_some());
+                // The largest transfer; a control connection or a refused one may have lost more time.
+                if let Some(largest) = slow.max_by_key(|one| bytes(one)) {
+                    note!("next: kiban lab explain {} --connection {}", file.display(), largest.number);
                 }
             }
         }
         if let Some(page) = &self.html {
             note!("wrote {}", page.display());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(exit)
     }
 }
 
-/// Returns the time that a connection lost, ms.
-fn lost(one: &Explained) -> f64 {
-    one.verdict.as_ref().map_or(0.0, |finding| finding.lost_ms)
+/// Returns the bytes of both directions of a connection.
+fn bytes(one: &Explained) -> u64 {
+    one.directions.iter().map(|direction| direction.bytes).sum()
 }
 
 /// Reads and explains a file, and notes what of it was not read.
@@ -110,8 +122,12 @@ fn read(file: &Path) -> Result<Report, String> {
     let name = file.display();
     let failed = |error: std::io::Error| format!("cannot read {name}: {error}");
     let mut bytes = Vec::new();
-    let mut opened = File::open(file).map_err(failed)?.take(FILE_BYTES_MAX + 1);
-    opened.read_to_end(&mut bytes).map_err(failed)?;
+    let opened: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(File::open(file).map_err(failed)?)
+    };
+    opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     let is_large = bytes.len() as u64 > FILE_BYTES_MAX;
     bytes.truncate(FILE_BYTES_MAX as usize);
     let mut report =
@@ -141,6 +157,13 @@ fn read(file: &Path) -> Result<Report, String> {
             report.skipped
         );
     }
+    if report.duplicates > 0 {
+        note!(
+            "kiban: {name}: {} copies of packets were left out: the file has packets twice, as after tcpdump \
+             -i any on a bridge",
+            report.duplicates
+        );
+    }
     Ok(report)
 }
 
@@ -150,8 +173,30 @@ fn not_a_capture(bytes: &[u8]) -> &'static str {
         [] => "is empty: end the capture, so that it is written (or use tcpdump -U)",
         [0x1f, 0x8b, ..] => "is compressed: unpack it first (gunzip)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => "is compressed: unpack it first (unzstd)",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "is compressed: unpack it first (unxz)",
+        [b'B', b'Z', b'h', ..] => "is compressed: unpack it first (bunzip2)",
+        [0x04, 0x22, 0x4d, 0x18, ..] => "is compressed: unpack it first (unlz4)",
         _ => {
             "is neither a pcap nor a pcapng file, or its header is damaged: convert it (editcap -F pcapng IN OUT)"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compressed_file_is_answered_by_the_program_that_unpacks_it() {
+        for (head, program) in [
+            (&[0x1f, 0x8b, 8][..], "gunzip"),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0], "unzstd"),
+            (&[0xfd, b'7', b'z', b'X', b'Z', 0], "unxz"),
+            (b"BZh91AY", "bunzip2"),
+            (&[0x04, 0x22, 0x4d, 0x18, 0], "unlz4"),
+            (b"plain text", "editcap"),
+        ] {
+            assert!(not_a_capture(head).contains(program), "{head:?}");
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::cause::Cause as AnyCause;
 use crate::excerpt::{Curves, Step, excerpt, thin};
 use crate::finding::Finding;
 use crate::report::{Explained, Summary};
+use crate::timeline::Place;
 use crate::waits::Waited;
 use kiban_rdma::wire::roce::{NakCode, Operation, Syndrome};
 use std::collections::BTreeMap;
@@ -92,14 +93,9 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         ends: [0, 1].map(|end| name(connection, end)),
         packets: connection.packets.len(),
         seconds,
-        rtt_ms: timeline.shortest_round_trip() as f64 * 1e-6,
-        // The same rule as for TCP.
-        place: crate::timeline::Timeline {
-            near: timeline.near,
-            far: timeline.far,
-            ..crate::timeline::Timeline::default()
-        }
-        .place(main),
+        rtt_ms: Some(timeline.shortest_round_trip() as f64 * 1e-6),
+        limits: Vec::new(),
+        place: Place::of(timeline.near, timeline.far, main),
         steps: steps(connection, verdict.as_ref()),
         curves: curves(&directions[shown], begin),
         verdict,
@@ -147,7 +143,7 @@ fn summary(direction: &Direction) -> Summary {
         mss: timeline.path_mtu.into(),
         retransmits: account.packets_again,
         timeouts: account.episodes(super::Waited::AckTimeout).count() as u32,
-        rtt_loaded_ms: timeline.round_trip(50) as f64 * 1e-6,
+        rtt_loaded_ms: Some(timeline.round_trip(50) as f64 * 1e-6),
         waited_ms,
     }
 }
@@ -220,5 +216,5 @@ fn curves(direction: &Direction, begin: u64) -> Curves {
             _ => {}
         }
     }
-    Curves { sent: thin(sent), acknowledged: thin(acknowledged), window: Vec::new() }
+    Curves { sent: thin(sent), acknowledged: thin(acknowledged), ..Curves::default() }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Reading {
     Slowly { bytes: usize, pause: Duration },
     /// At once; answers every message of `message` bytes with `answer` bytes.
     Answering { message: usize, answer: usize },
+    /// The same, a time after each message.
+    Thinking { message: usize, answer: usize, pause: Duration },
 }
 
 pub(crate) struct Sender {
@@ -210,6 +212,18 @@ impl Receiver {
                     for _ in before..self.received / message {
                         let _ = host.write(stream, &buffer[..answer]);
                     }
+                }
+            }
+            Reading::Thinking { message, answer, pause } => {
+                let before = self.received / message;
+                while let Ok(count @ 1..) = host.read(stream, &mut buffer) {
+                    self.received += count;
+                }
+                if self.received / message > before {
+                    self.resume_at = now + pause;
+                } else if self.resume_at <= now {
+                    let _ = host.write(stream, &buffer[..answer]);
+                    self.resume_at = Instant::NEVER;
                 }
             }
             Reading::Slowly { bytes, pause } => {

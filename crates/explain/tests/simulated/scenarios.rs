@@ -74,6 +74,32 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
     let mut s = plain(draw, seed, rate, one_way);
     match cause {
         None => healthy(draw, &mut s, one_way),
+        Some(Cause::ThinkTime) => {
+            let message = draw.number(50, 5000) as usize;
+            let (answer, pause) = (draw.number(1, 1400) as usize, one_way * 2 + MS(draw.number(30, 1500)));
+            s.sender_opens = true;
+            s.job =
+                Job::Exchange { count: 1 + draw.0.below(20) as usize, writes: vec![message], no_delay: true };
+            s.reading = Reading::Thinking { message, answer, pause };
+            (s.sender.send_buffer_bytes, s.receiver.receive_buffer_bytes) = (64 << 10, 64 << 10);
+        }
+        Some(Cause::SlowReader) => {
+            let buffer = draw.number(64 << 10, 256 << 10);
+            s.receiver.receive_buffer_bytes = buffer as u32;
+            let bytes = draw.number(1500, 3000) as usize;
+            // A tenth to a third of what the window and the path allow.
+            let fastest = (rate as f64 / 8.0).min(buffer as f64 / one_way.as_secs_f64() / 2.0);
+            let pause = Duration::from_secs_f64(bytes as f64 / fastest * (3.0 + draw.0.unit() * 7.0));
+            s.reading = Reading::Slowly { bytes, pause };
+            s.job = Job::Bulk(buffer as usize * (4 + draw.0.below(6) as usize));
+        }
+        Some(
+            cause @ (Cause::PathMtu
+            | Cause::PathFull
+            | Cause::Refused
+            | Cause::NoHandshake
+            | Cause::NoResponse),
+        ) => unreachable!("{cause:?} has captures of the kernel"),
         Some(Cause::Roce(_)) => unreachable!("see tests/roce"),
         Some(Cause::NagleDelayedAck) => nagle(draw, &mut s),
         Some(Cause::ReceiverLimited) => {
