@@ -144,7 +144,7 @@ pub(super) fn simulate(case: &Case) -> Outcome {
     let [receive, process, pass, take, device, memory] =
         [receive, process, pass, take, device, memory].map(|nanos| (nanos * 1e3).round() as u64);
     let mut shards = vec![Shard::default(); case.shards];
-    let (mut device_free_at, mut memory_free_at) = (0, 0);
+    let (mut device_free_at, mut memory_free_at) = (0u64, 0u64);
     let window = (UNDER_WAY / case.flows).clamp(2, WINDOW_MAX);
     // The packets of all flows are mixed at the start.
     let mut fresh: VecDeque<usize> = (0..window).flat_map(|_| 0..case.flows).collect();
@@ -152,7 +152,7 @@ pub(super) fn simulate(case: &Case) -> Outcome {
     let wanted = 5 * warm_up;
     // What happens at a shard, and when: a packet of a flow arrives, or the shard has done its work.
     let mut events: BinaryHeap<Reverse<(u64, u64, usize, Option<usize>)>> = BinaryHeap::new();
-    let (mut now, mut number, mut done) = (0, 0u64, 0);
+    let (mut now, mut number, mut done) = (0u64, 0u64, 0);
     let (mut began, mut before) = (0, Vec::new());
     while done < warm_up + wanted {
         for flow in fresh.drain(..) {
