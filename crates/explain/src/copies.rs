@@ -1,9 +1,9 @@
 //! Leaves out packets that are in a file more than once.
 //!
-//! Purpose          a capture on all interfaces (`tcpdump -i any`) of a bridge or a router has each packet once
-//!                  per interface. Every copy would look like a retransmission.
-//! Method           a copy has the same headers as an earlier packet of the last second, the identification of
-//!                  IPv4 included, which a retransmission does not share. Where there is no identification
+//! Purpose          a capture on all interfaces (`tcpdump -i any`) of a bridge or a router has each packet
+//!                  once per interface. Every copy would look like a retransmission.
+//! Method           a copy has the same headers as an earlier packet of the last second, the identification
+//!                  of IPv4 included, which a retransmission does not share. Where there is no identification
 //!                  (IPv6, or 0 as RFC 6864 allows), a packet counts as a copy only if the file has most data
 //!                  segments twice, because duplicate acknowledgements can be equal as well.
 //! Which            the first one stays.

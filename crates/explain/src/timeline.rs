@@ -281,8 +281,8 @@ impl Timeline {
         percentile(spacing(times), percent).unwrap_or(0)
     }
 
-    /// Returns, for each acknowledgement that a segment caused at once, its index and the time since then, and
-    /// the shortest time, those included that the receiver may have delayed.
+    /// Returns, for each acknowledgement that a segment caused at once, its index and the time since then,
+    /// and the shortest time, those included that the receiver may have delayed.
     fn near_samples(&self) -> (Vec<(usize, u64)>, Option<u64>) {
         let (mut samples, mut shortest) = (Vec::new(), None);
         let mut waiting = self.sends.iter().peekable();
@@ -361,13 +361,14 @@ impl Timeline {
         self.near + self.far
     }
 
-    /// Returns how soon after an acknowledgement a segment follows that it released, ns: processing and jitter.
+    /// Returns how soon after an acknowledgement a segment follows that it released, ns: processing and
+    /// jitter.
     pub(crate) fn soon(&self) -> u64 {
         (self.shortest_round_trip() / 8).clamp(3 * MILLISECOND, 20 * MILLISECOND)
     }
 
-    /// Returns how soon after data of the peer a prompt answer follows, ns. Away from the sender, the time that
-    /// the link takes for the data is not known.
+    /// Returns how soon after data of the peer a prompt answer follows, ns. Away from the sender, the time
+    /// that the link takes for the data is not known.
     pub(crate) fn prompt(&self) -> u64 {
         match self.known_round_trip() {
             None => PROMPT_MAX,

@@ -536,9 +536,9 @@ impl Case<'_> {
         Some(self.finding(Cause::Bufferbloat, lost, because, evidence.into_iter().collect()))
     }
 
-    /// Returns whether a congestion window that grows as in TCP's standards has filled a long queue behind which
-    /// the capture was made. Senders that keep the queue short by themselves look the same, so this is no
-    /// verdict.
+    /// Returns whether a congestion window that grows as in TCP's standards has filled a long queue behind
+    /// which the capture was made. Senders that keep the queue short by themselves look the same, so this is
+    /// no verdict.
     fn may_hide_queue(&self) -> bool {
         // Both the window and the round trip have to be known.
         let (Some(_), true) = (self.rates().1, self.account.segments >= SEGMENTS_MIN) else { return false };

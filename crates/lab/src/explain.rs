@@ -168,7 +168,8 @@ fn graph(one: &Explained) -> Lines {
         points: points.iter().map(|(x, y)| (*x, Some(y * 1e-3))).collect(),
         dashed: name == "window",
     };
-    // If the window is the limit, bytes sent, acknowledged and the window are one line in a time-sequence graph.
+    // If the window is the limit, bytes sent, acknowledged and the window are one line in a time-sequence
+    // graph.
     let is_window = one.verdict.as_ref().is_some_and(|finding| {
         use Cause::{LostWindowScaling, ReceiverLimited, SillyWindow, SlowReader, ZeroWindow};
         matches!(finding.cause, ReceiverLimited | SlowReader | ZeroWindow | SillyWindow | LostWindowScaling)
