@@ -11,6 +11,7 @@
 //!           what it needs of the others.
 
 mod costs;
+mod measured;
 mod memory;
 mod model;
 mod network;
@@ -23,21 +24,10 @@ use crate::link::in_a_namespace;
 use crate::rows::wanted;
 use kiban_lab::{Bench, Options, Sample, Target, Trial, Unit};
 use kiban_os::clock::allowed_cpus;
+use measured::{FAILED, Measured};
 use memory::{Keys, goodput};
 use network::{Side, Work};
 use std::time::Duration;
-
-/// The figure of a sample that failed: a server that stalls is a result, and must not end the run.
-const FAILED: f64 = 1e-3;
-
-/// What the rows have measured, for the model.
-#[derive(Default)]
-struct Measured {
-    /// Goodput of one shard in memory, Gbit/s, and the ratio of two shards to it.
-    memory: Option<(f64, f64)>,
-    /// The shares of packets that arrived at the wrong one of two shards, over TUN.
-    wrong_tun: Vec<f64>,
-}
 
 pub(crate) fn run(options: &Options) {
     let mut bench = Bench::new("shards", options.clone());

@@ -42,7 +42,7 @@ pub(super) enum Arrival {
     Learned { unlearned: f64 },
     /// One for each flow, chosen by a hash of the kernel or of the card (`packet:`, `xdp:`).
     Hashed,
-    /// Shard 0 (cells).
+    /// Shard 0 (cells that it reassembles for all shards).
     First,
 }
 

@@ -11,6 +11,7 @@
 //!           has read everything and closes. Counted are the bytes until then.
 //! Connections   each client connects, sends one byte, gets it back and closes, again and again.
 
+use super::server::{self, DISCARD, ECHO, SOURCE, wait_for_end};
 use crate::link::{BEHIND, DEVICE, KERNEL, Wire, in_a_namespace, over_wire};
 use crate::net;
 use crate::rdma::is_installed;
@@ -29,11 +30,6 @@ pub(crate) const ROLE: &str = "KIBAN_BENCH_SHARDS_SERVER";
 
 /// Clients at a time: streams, or threads that open connections.
 pub(super) const CLIENTS: usize = 64;
-
-/// The ports of the server's services.
-pub(super) const ECHO: u16 = 7;
-pub(super) const DISCARD: u16 = 9;
-pub(super) const SOURCE: u16 = 19;
 
 /// The server, and the link to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -198,7 +194,7 @@ pub(crate) fn serve() {
     let role = std::env::var(ROLE).expect("it is set");
     match role.split_once(' ') {
         Some(("board", configuration)) => serve_board(configuration),
-        Some(("kernel", address)) => super::server::run(address.parse().expect("an address")),
+        Some(("kernel", address)) => server::run(address.parse().expect("an address")),
         _ => panic!("{ROLE} is for the benchmark's own processes"),
     }
 }
@@ -226,11 +222,6 @@ fn serve_board(configuration: &str) {
     running.confine().unwrap_or_else(|error| panic!("{error}"));
     println!("ready");
     running.run();
-}
-
-/// Waits until the standard input ends.
-pub(super) fn wait_for_end() {
-    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
 }
 
 /// Returns the path of gVisor's program.

@@ -12,10 +12,10 @@
 //! Output     a table; `shards-model.json` and `shards.svg` in the records' folder.
 
 use super::costs::{self, HandOn};
+use super::measured::{FAILED, Measured};
 use super::memory::{self, Keys, MSS};
 use super::model::{Arrival, Case, Costs, Outcome, equal_rates, simulate};
 use super::network::{self, Side, Work};
-use super::{FAILED, Measured};
 use crate::link::{Kind, PacketCosts, of_cells, of_packets};
 use crate::sar;
 use kiban_lab::chart::svg_log_x;
@@ -152,7 +152,7 @@ impl Link {
             Link::Segments => "tun, whole segments",
             Link::Packets => "tun, packets of 1500 bytes",
             Link::Socket => "packet, packets of 1500 bytes",
-            Link::Cells => "cells",
+            Link::Cells => "cells at shard 0",
         }
     }
 }
@@ -395,7 +395,7 @@ fn picture(kept: &[(Link, usize, [Prediction; SHARDS.len()])]) -> String {
             curve("tun, 64 flows", Link::Packets, 64, |its| its.greedy),
             curve("tun, 64 of equal rates", Link::Packets, 64, |its| its.equal),
             curve("tun, 16 flows", Link::Packets, 16, |its| its.greedy),
-            curve("cells, 4096 flows", Link::Cells, 4096, |its| its.greedy),
+            curve("cells at shard 0", Link::Cells, 4096, |its| its.greedy),
         ],
     })
 }

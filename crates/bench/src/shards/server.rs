@@ -4,13 +4,17 @@
 //! connections by a hash, and waits with epoll. Connections are served as by the board's services echo,
 //! discard and source.
 
-use super::network::{DISCARD, ECHO, SOURCE, wait_for_end};
 use rustix::event::epoll;
 use rustix::net;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+
+/// The ports of the services.
+pub(super) const ECHO: u16 = 7;
+pub(super) const DISCARD: u16 = 9;
+pub(super) const SOURCE: u16 = 19;
 
 const THREADS: usize = 2;
 const BUFFER_BYTES: usize = 256 << 10;
@@ -26,6 +30,11 @@ pub(super) fn run(address: IpAddr) {
     }
     println!("ready");
     wait_for_end();
+}
+
+/// Waits until the standard input ends.
+pub(super) fn wait_for_end() {
+    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
 }
 
 fn listen(address: SocketAddr) -> TcpListener {
