@@ -1,6 +1,5 @@
 //! The configuration of a board: memory, ports, addresses, settings.
 
-use crate::shard::ShardConfig;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_atm::wire::atm::{Interface, Vc};
@@ -10,6 +9,7 @@ use kiban_rdma::efe;
 use kiban_rdma::{iwarp::mpa, nic, rnic};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::{self, Prefix, Route};
+use kiban_tcpip::steering::Steering;
 use kiban_tcpip::tcp;
 use kiban_vi as vi;
 
@@ -111,6 +111,15 @@ pub enum PortConfig {
     Bridge(BridgePortConfig),
     /// IP packets of the host itself, which owns the address of another port.
     Host(HostPortConfig),
+}
+
+/// The place of a board among the shards.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardConfig {
+    /// The shard's number; 0 is the first.
+    pub number: usize,
+    /// How flows find their shards; the same for all shards.
+    pub steering: Steering,
 }
 
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).

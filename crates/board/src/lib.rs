@@ -79,7 +79,7 @@ pub use board::{Board, Input, Output};
 pub use config::{
     AtmPortConfig, BoardConfig, BridgePortConfig, BridgedCircuit, CircuitConfig, EfePortConfig,
     EthernetPortConfig, HostPortConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig, RdmaConfig,
-    RoceConfig,
+    RoceConfig, ShardConfig,
 };
 pub use edge::{Completion, Consumer, DatagramInfo, Intercepted, InterceptedKind, StreamId};
 pub use error::HostError;
@@ -89,5 +89,5 @@ pub use kiban_tcpip::steering::Steering;
 pub use kiban_tcpip::tcp::{Owner, Reason};
 pub use kiban_tcpip::udp::SocketId;
 pub use program::Program;
-pub use shard::{Parcel, ShardConfig, ShardCounters};
+pub use shard::{Parcel, ShardCounters};
 pub use wiring::rdma::RdmaHost;

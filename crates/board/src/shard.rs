@@ -18,6 +18,7 @@
 //!                  except changes of addresses and routes, and packets for an ATM port, which wait. A shard
 //!                  that is short of receive memory drops packets for other shards.
 
+use crate::config::ShardConfig;
 use crate::port::{CellBurst, LinkEvent, Outgoing};
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, Ipv4Addr};
@@ -32,15 +33,6 @@ use kiban_tcpip::tcp::Tcp;
 use kiban_tcpip::udp::Udp;
 use kiban_tcpip::wire::ip::version;
 use kiban_tcpip::wire::{ipv4, ipv6};
-
-/// The place of a board among the shards.
-#[derive(Clone, Copy, Debug)]
-pub struct ShardConfig {
-    /// The shard's number; 0 is the first.
-    pub number: usize,
-    /// How flows find their shards; the same for all shards.
-    pub steering: Steering,
-}
 
 /// Something that one shard passes to another.
 #[derive(Debug)]

@@ -51,7 +51,8 @@ use kiban_base::Malformed;
 /// If it is neither pcap nor pcapng. A file that is damaged later, or too large, is explained up to there:
 /// see [`Report::unread`].
 pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
-    let contents = read::read(file, read::SEGMENTS_MAX)?;
+    let mut contents = read::read(file, read::SEGMENTS_MAX)?;
+    let duplicates = copies::remove(&mut contents.segments);
     let connections = connection::connections(&contents.segments);
     let tcp = connections.iter().map(|one| (one.packets[0].number, report::explain(one)));
     let queue_pairs = roce::connections(&contents.roce);
@@ -64,7 +65,7 @@ pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     Ok(Report {
         packets: contents.packets,
         skipped: contents.skipped,
-        duplicates: contents.copies,
+        duplicates,
         unsupported_link_type: contents.unsupported_link_type,
         unread: contents.unread.map(|unread| unread.to_string()),
         roce: contents.uncounted,

@@ -9,7 +9,6 @@
 //! Not implemented  tunnels; segments in IP fragments and behind IPv6 headers other than options and routing,
 //!                  which are counted as skipped.
 
-use crate::copies;
 use crate::roce;
 use kiban_base::Malformed;
 use kiban_capture::{FileHeader, pcapng};
@@ -48,8 +47,6 @@ pub(crate) struct Contents {
     pub(crate) packets: u32,
     /// TCP and RoCEv2 packets that could not be read.
     pub(crate) skipped: u32,
-    /// Copies of segments, which are left out.
-    pub(crate) copies: u32,
     /// The link type of packets that were passed over because it is not supported.
     pub(crate) unsupported_link_type: Option<u32>,
     /// Why the rest of the file was not read.
@@ -105,7 +102,6 @@ pub(crate) fn read(bytes: &[u8], most: usize) -> Result<Contents, Malformed> {
     for packet in &mut contents.roce {
         packet.at = (packet.at - first).min(SPAN_MAX);
     }
-    contents.copies = copies::remove(&mut contents.segments);
     Ok(contents)
 }
 

@@ -86,11 +86,6 @@ pub(crate) fn is_for_shards(address: &str) -> Result<bool, &'static str> {
     Ok(address.has_queues())
 }
 
-/// Returns whether the link can have a queue for each shard of a board.
-pub(crate) fn has_queues(address: &str) -> bool {
-    address.parse::<Address>().is_ok_and(|address| address.has_queues())
-}
-
 /// Opens the link of a port, with a queue for each shard of the board.
 pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>, queues: usize) -> io::Result<Vec<AnyLink>> {
     let mut address: Address = port.link.parse().map_err(io::Error::other)?;

@@ -12,6 +12,7 @@
 
 mod cause;
 mod connection;
+mod details;
 mod packet;
 mod report;
 mod timeline;
@@ -19,7 +20,7 @@ mod verdict;
 mod waits;
 
 pub use cause::Cause;
-pub use report::{Details, Flow};
+pub use details::{Details, Flow};
 pub use waits::Waited;
 
 pub(crate) use connection::connections;

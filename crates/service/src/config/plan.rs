@@ -2,10 +2,10 @@
 
 use super::forwarded::Forwarded;
 use super::tables::{self, Tables};
-use crate::link;
 use kiban_base::Wait;
 use kiban_base::ethernet::Mac;
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig};
+use kiban_link::Address;
 use kiban_tcpip::guest::GuestConfig;
 use kiban_tcpip::ip::Prefix;
 use std::fmt;
@@ -114,6 +114,11 @@ pub struct PortPlan {
 }
 
 impl PortPlan {
+    /// Returns whether the link can have a queue for each shard of a board.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.link.parse::<Address>().is_ok_and(|address| address.has_queues())
+    }
+
     /// Returns the addresses that belong to the board itself. On a port that is shared with this host's
     /// kernel, the first address belongs to the kernel; on Ethernet, all addresses do.
     pub fn own_addresses(&self) -> &[(IpAddr, Prefix)] {
@@ -383,7 +388,7 @@ impl Plan {
                 // A link that carries a different kind of unit requires a different port; so does one that
                 // distributes the circuits over the shards.
                 let mut pairs = self.ports.iter().zip(&other.ports);
-                let is_distributed = |port: &PortPlan| self.shards > 1 && link::has_queues(&port.link);
+                let is_distributed = |port: &PortPlan| self.shards > 1 && port.has_queues();
                 let (old, _) = pairs.find(|(old, new)| {
                     old.carries != new.carries || is_distributed(old) != is_distributed(new)
                 })?;

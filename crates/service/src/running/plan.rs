@@ -1,7 +1,6 @@
 //! The board's configuration from a plan.
 
 use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
-use crate::link;
 use kiban_atm::wire::atm::Interface;
 use kiban_board::{
     AtmPortConfig, BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress,
@@ -132,7 +131,7 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<Vec<AnyLink>>]) -> ki
                     prefix,
                     mtu_bytes,
                     circuits: port.circuits.clone(),
-                    by_circuit: plan.shards > 1 && link::has_queues(&port.link),
+                    by_circuit: plan.shards > 1 && port.has_queues(),
                 })
             }
         });
