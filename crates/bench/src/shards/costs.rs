@@ -12,7 +12,7 @@ use crate::link::{DEVICE, KERNEL, in_a_namespace};
 use kiban_base::{Pdu, RngKey};
 use kiban_board::{Board, BoardConfig, Input, MemoryConfig, Output, ShardConfig, SocketId, Steering};
 use kiban_link::frames::tun::{TunLink, TunMode};
-use kiban_os::clock::{Clock, pin_thread};
+use kiban_os::clock::{Clock, pin_thread, thread_cpu_nanos};
 use kiban_os::interface;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -188,7 +188,7 @@ pub(super) fn hand_on(cpus: [usize; 2], length: Duration) -> HandOn {
     })
 }
 
-/// Returns the time per step of one core that works alone, and of each of two cores that work at once, in
+/// Returns the CPU time per step of one core that works alone, and of each of two cores that work at once, in
 /// nanoseconds. `steps` does work on one core and returns the number of its steps.
 fn alone_and_together(
     cpus: [usize; 2],
@@ -209,11 +209,11 @@ fn alone_and_together(
                     while begun.load(Ordering::Acquire) < cores {
                         std::hint::spin_loop();
                     }
-                    let (from, mut count) = (clock.now(), 0);
-                    while clock.now() < from + length {
+                    let (until, from, mut count) = (clock.now() + length, thread_cpu_nanos(), 0);
+                    while clock.now() < until {
                         count += step();
                     }
-                    clock.now().since(from).as_nanos() as f64 / count as f64
+                    (thread_cpu_nanos() - from) as f64 / count as f64
                 }
             };
             let threads: Vec<_> = (0..cores).map(|number| scope.spawn(core(number))).collect();

@@ -136,6 +136,10 @@ struct Shard {
     busy: u64,
 }
 
+/// When something happens, its number, and where: a packet of a flow arrives at a shard, or the shard has
+/// done its work.
+type Event = (u64, u64, usize, Option<usize>);
+
 /// Simulates flows that always have packets under way.
 pub(super) fn simulate(case: &Case) -> Outcome {
     let flows = Flows::of(case);
@@ -150,8 +154,7 @@ pub(super) fn simulate(case: &Case) -> Outcome {
     let mut fresh: VecDeque<usize> = (0..window).flat_map(|_| 0..case.flows).collect();
     let warm_up = 2 * fresh.len().max(64 * case.shards);
     let wanted = 5 * warm_up;
-    // What happens at a shard, and when: a packet of a flow arrives, or the shard has done its work.
-    let mut events: BinaryHeap<Reverse<(u64, u64, usize, Option<usize>)>> = BinaryHeap::new();
+    let mut events: BinaryHeap<Reverse<Event>> = BinaryHeap::new();
     let (mut now, mut number, mut done) = (0u64, 0u64, 0);
     let (mut began, mut before) = (0, Vec::new());
     while done < warm_up + wanted {

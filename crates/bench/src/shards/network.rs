@@ -147,6 +147,8 @@ fn board(shards: usize, own: IpAddr, port: &str) -> String {
 struct Server {
     child: Child,
     output: BufReader<ChildStdout>,
+    /// Whether it reports its status at its end.
+    has_status: bool,
 }
 
 impl Server {
@@ -155,7 +157,9 @@ impl Server {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(own);
         command.env(ROLE, role);
-        Server::spawn(command)
+        let mut server = Server::spawn(command)?;
+        server.has_status = role.starts_with("board");
+        Ok(server)
     }
 
     /// Starts a server, and waits until it is ready.
@@ -163,7 +167,7 @@ impl Server {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut server = Server { child, output };
+        let mut server = Server { child, output, has_status: false };
         let mut line = String::new();
         server.output.read_line(&mut line).map_err(|error| error.to_string())?;
         if line.trim() != "ready" {
@@ -177,7 +181,11 @@ impl Server {
         drop(self.child.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).ok()?;
-        text.trim().parse().ok()
+        let share = text.trim().parse().ok();
+        if self.has_status && share.is_none() {
+            println!("shards: a board ended without its status: {text:?}");
+        }
+        share
     }
 }
 

@@ -54,7 +54,9 @@ pub(super) struct Inputs {
     memory_limit: Option<f64>,
 }
 
+/// Returns the median of the samples that did not fail.
 fn median(mut figures: Vec<f64>) -> f64 {
+    figures.retain(|figure| !figure.is_nan());
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
@@ -116,7 +118,7 @@ pub(super) fn measure(bench: &mut Bench, cpus: [usize; 2], length: Duration, mea
     let [wrong_percent] =
         row(bench, "packet socket, arrived at the wrong one of two shards", Unit::Percent, |_| {
             let result = network::run(Side::PacketBoard(2), Work::Send, length);
-            [result.and_then(|result| result.wrong).unwrap_or(0.0) * 100.0]
+            [result.and_then(|result| result.wrong).unwrap_or(f64::NAN) * 100.0]
         });
     Inputs {
         memory_nanos: f64::from(MSS) * 8.0 / gbit_per_second,
