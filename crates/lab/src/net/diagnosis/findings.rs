@@ -678,11 +678,14 @@ impl fmt::Display for Findings {
 mod tests {
     use super::*;
 
+    /// A cell: its figure, whether it was predicted to be slow, and the cause.
+    type Streamed = (f64, bool, Option<Cause>);
+
     /// Returns the findings of a sweep whose maps have these patterns and cells: a figure, whether the cell
     /// was predicted to be slow, and the cause.
-    fn findings(rate_mbps: f64, maps: &[(Pattern, &[(f64, bool, Option<Cause>)])]) -> Findings {
+    fn findings(rate_mbps: f64, maps: &[(Pattern, &[Streamed])]) -> Findings {
         let first = crate::net::diagnosis::cause::tests::stream();
-        let cell = |(figure, predicted_slow, cause): &(f64, bool, Option<Cause>)| Cell {
+        let cell = |(figure, predicted_slow, cause): &Streamed| Cell {
             figure: Some(*figure),
             mbps: *figure,
             predicted_slow: *predicted_slow,
