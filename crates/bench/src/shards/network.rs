@@ -1,7 +1,7 @@
 //! The sides of the comparison with the kernel: a server, and clients in a process of their own.
 //!
 //! Sides     a board of two shards behind a TUN device, as `kiban up` runs it; the kernel at the other end of
-//!           a veth between two namespaces, with [`server`](super::server); gVisor's netstack behind a TUN
+//!           a veth between two namespaces, with [`server`]; gVisor's netstack behind a TUN
 //!           device with two queues (`crates/bench/gvisor`), which the Go toolchain builds.
 //! Fair      each side has a server process and the same client process. The device, the veth and their
 //!           offloads have the system's defaults, except that gVisor's netstack does not use the offloads of

@@ -89,7 +89,7 @@ pub struct ProbeOutcome {
     pub(crate) known_mtu: Option<u32>,
 }
 
-/// Segments with data that the connections of a load sent after [`RAMP`].
+/// Segments with data that the connections of a load sent after `RAMP`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Segments {
     /// All segments, retransmissions included.
