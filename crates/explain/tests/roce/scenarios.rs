@@ -3,6 +3,7 @@
 //! Healthy connections include look-alikes: a single loss, a few marks, a few RNR NAKs, reordering that
 //! selective retransmission tolerates, exchanges of messages, large messages one at a time.
 
+use crate::made::Draw;
 use crate::programs::{Job, Verb};
 use crate::world::{At, Scenario, opcode};
 use kiban_base::{Instant, SimRng};
@@ -17,20 +18,7 @@ use std::time::Duration;
 const US: fn(u64) -> Duration = Duration::from_micros;
 const GBIT: u64 = 1_000_000_000;
 
-/// Draws numbers.
-struct Draw(SimRng);
-
 impl Draw {
-    /// Returns a number from a range, on a logarithmic scale.
-    fn number(&mut self, from: u64, to: u64) -> u64 {
-        let (low, high) = ((from as f64).ln(), (to as f64).ln());
-        (low + (high - low) * self.0.unit()).exp() as u64
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.0.below(n) == 0
-    }
-
     fn verb(&mut self, verbs: &[Verb]) -> Verb {
         verbs[self.0.below(verbs.len() as u64) as usize]
     }

@@ -1,17 +1,14 @@
 //! Two boards with RDMA NICs, a path between them, and a capture at one of three places.
 
+use crate::made::{Packets, address, arrived, file, tap, watch};
 use crate::programs::{Job, SERVICE, Side};
 use kiban_base::{Instant, SimRng};
 use kiban_board::{BoardConfig, IpPortConfig, PortConfig, RdmaConfig, RoceConfig};
-use kiban_capture::{FileHeader, LINK_TYPE_RAW, RecordHeader};
 use kiban_rdma::nic;
 use kiban_rdma::wire::roce::icrc::Icrc;
 use kiban_rdma::wire::roce::{Opcode, Operation, PORT};
-use kiban_sim::{Attachment, CableConfig, CableNumber, Middlebox, Tap, World};
-use kiban_tcpip::ip::Prefix;
-use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
+use kiban_sim::{Attachment, CableConfig, Middlebox, World};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 const IPV4_BYTES: usize = 20;
@@ -48,16 +45,6 @@ pub(crate) struct Scenario {
     pub(crate) snap_bytes: usize,
 }
 
-type Packets = Rc<RefCell<Vec<(u64, Vec<u8>)>>>;
-
-fn address(six: bool, side: u8) -> (IpAddr, Prefix) {
-    let of = |host: u8| match six {
-        true => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(host)]),
-        false => IpAddr::from([10, 0, 0, host]),
-    };
-    (of(1 + side), Prefix::new(of(0), if six { 64 } else { 24 }))
-}
-
 /// Returns the opcode of a RoCEv2 packet over IP without options.
 pub(crate) fn opcode(packet: &[u8]) -> Option<Opcode> {
     let bth = if packet[0] >> 4 == 6 { 40 + 8 } else { BTH };
@@ -87,36 +74,6 @@ fn as_hardware(packet: &mut [u8]) {
     packet[end..].copy_from_slice(&icrc.octets());
     // No checksum (RFC 768).
     packet[26..28].fill(0);
-}
-
-/// Records what is sent on a cable, before and in addition to `middlebox`.
-fn watch(packets: &Packets, is_hardware: bool, mut middlebox: Option<Middlebox>) -> Middlebox {
-    let packets = packets.clone();
-    Box::new(move |now, bytes| {
-        if is_hardware {
-            as_hardware(bytes);
-        }
-        packets.borrow_mut().push((now.as_nanos(), bytes.clone()));
-        middlebox.as_mut().is_none_or(|middlebox| middlebox(now, bytes))
-    })
-}
-
-/// Records what arrives on a cable.
-fn tap(world: &mut World, cable: CableNumber) -> Rc<RefCell<Vec<u8>>> {
-    let file = Rc::new(RefCell::new(Vec::new()));
-    let place = file.clone();
-    world
-        .cable(cable)
-        .set_tap(Tap::new(0, Box::new(move |bytes| place.borrow_mut().extend_from_slice(bytes))));
-    file
-}
-
-/// Returns the packets of a tap's file, `early` before they arrived.
-fn arrived(file: &[u8], early: Duration) -> Vec<(u64, Vec<u8>)> {
-    let Ok((header, _)) = FileHeader::read(file) else { return Vec::new() };
-    let records = header.records(file).map(|record| record.expect("the tap writes whole records"));
-    let early = early.as_nanos() as u64;
-    records.map(|(record, data)| (record.nanoseconds.saturating_sub(early), data.to_vec())).collect()
 }
 
 impl Scenario {
@@ -149,7 +106,8 @@ impl Scenario {
         let sent: [Packets; 2] = Default::default();
         for (side, cable) in [there, back].into_iter().enumerate() {
             let middlebox = self.middleboxes[side].take();
-            world.cable(cable).set_middlebox(watch(&sent[side], self.is_hardware, middlebox));
+            let change = if self.is_hardware { as_hardware } else { |_: &mut [u8]| {} };
+            world.cable(cable).set_middlebox(watch(&sent[side], change, middlebox));
         }
         let taps = [there, back].map(|cable| tap(&mut world, cable));
         let rng = SimRng::from_seed(self.seed);
@@ -185,20 +143,6 @@ impl Scenario {
             self.has_management || packet.get(bth).is_none_or(|opcode| opcode >> 5 != 3)
         };
         packets.retain(|(_, packet)| is_kept(packet));
-        self.file(&packets)
-    }
-
-    fn file(&self, packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
-        let header = FileHeader::new(LINK_TYPE_RAW);
-        let mut file = Vec::new();
-        header.write(&mut file);
-        for (nanoseconds, data) in packets {
-            let kept = data.len().min(self.snap_bytes);
-            let (captured_bytes, original_bytes) = (kept as u32, data.len() as u32);
-            RecordHeader { nanoseconds: *nanoseconds, captured_bytes, original_bytes }
-                .write(&header, &mut file);
-            file.extend_from_slice(&data[..kept]);
-        }
-        file
+        file(&packets, self.snap_bytes)
     }
 }

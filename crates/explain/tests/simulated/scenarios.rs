@@ -3,6 +3,7 @@
 //! Healthy connections include look-alikes: two writes without Nagle's algorithm, a single loss, reordering,
 //! short transfers, exchanges that wait only for the round trip.
 
+use crate::made::Draw;
 use crate::programs::{Job, Reading};
 use crate::world::{At, Scenario};
 use kiban_base::{Instant, SimRng};
@@ -14,21 +15,6 @@ use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const MBIT: u64 = 1_000_000;
-
-/// Draws numbers.
-struct Draw(SimRng);
-
-impl Draw {
-    /// Returns a number from a range, on a logarithmic scale.
-    fn number(&mut self, from: u64, to: u64) -> u64 {
-        let (low, high) = ((from as f64).ln(), (to as f64).ln());
-        (low + (high - low) * self.0.unit()).exp() as u64
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.0.below(n) == 0
-    }
-}
 
 /// Returns bandwidth times round trip, bytes.
 fn product(bits_per_second: u64, one_way: Duration) -> u64 {
