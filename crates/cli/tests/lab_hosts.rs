@@ -21,6 +21,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use two_hosts::{Folder, kiban, run};
 
+/// How often a measurement is repeated at most.
+const ATTEMPTS: usize = 3;
+
 /// A host, a router and other hosts behind it.
 struct Star {
     near: String,
@@ -69,11 +72,11 @@ impl Star {
         Some(star)
     }
 
-    /// Limits the rate at which a side sends on a device, with a short queue.
-    fn bucket(side: &str, device: &str, rate: &str) -> bool {
+    /// Limits the rate at which a side sends on a device, with a queue for a time.
+    fn bucket(side: &str, device: &str, rate: &str, queue: &str) -> bool {
         let made = run(Command::new("tc")
             .args(["-n", side, "qdisc", "replace", "dev", device, "root", "tbf"])
-            .args(["rate", rate, "burst", "16kb", "latency", "20ms"]));
+            .args(["rate", rate, "burst", "16kb", "latency", queue]));
         if !made {
             println!("skipped: this kernel has no tbf");
         }
@@ -157,8 +160,8 @@ fn each_host_has_the_verdict_of_its_own_path() {
     let folder = Folder::new("hosts");
     // The path to `good` loses packets as well, but only those for which its queue has no room.
     for (at, rate) in ["40mbit", "2mbit", "40mbit", "40mbit"].into_iter().enumerate() {
-        if !Star::bucket(&star.hosts[at], "wire", rate)
-            || !Star::bucket(&star.router, &format!("to{at}"), rate)
+        if !Star::bucket(&star.hosts[at], "wire", rate, "20ms")
+            || !Star::bucket(&star.router, &format!("to{at}"), rate, "20ms")
         {
             return;
         }
@@ -201,20 +204,24 @@ fn hosts_at_once_show_whether_they_share_a_bottleneck() {
     let Some(star) = Star::new('s', &["one", "two"]) else { return };
     let folder = Folder::new("share");
     let plan = format!("seconds = 2\ntogether = true\n{}{}{}", own(), host("one", 0, ""), host("two", 1, ""));
-    let sharing = || {
-        let output = star.measure(&folder, &plan, &[]);
-        assert!(output.status.success(), "{output:?}");
-        let report = report(&output);
-        let directions = report["together"]["directions"].as_array().expect("two").clone();
-        let words = directions.iter().map(|way| way["sharing"].as_str().expect("a word").to_owned());
-        (words.collect::<Vec<_>>(), report)
+    // A busy machine can stand still during a part of a measurement, so that the rates say something else.
+    let shows = |expected: &str| {
+        (0..ATTEMPTS).find_map(|_| {
+            let output = star.measure(&folder, &plan, &[]);
+            assert!(output.status.success(), "{output:?}");
+            let report = report(&output);
+            let directions = report["together"]["directions"].as_array().expect("two");
+            let is_shown = directions.iter().all(|way| way["sharing"] == expected);
+            println!("{expected}: {directions:#?}");
+            is_shown.then_some(report)
+        })
     };
-    // A bucket on the link that both paths use.
-    if !Star::bucket(&star.near, "wire", "20mbit") || !Star::bucket(&star.router, "near", "20mbit") {
+    // A bucket on the link that both paths use. Its queue lasts while a process waits for a processor.
+    let bucket = |side: &str, device: &str| Star::bucket(side, device, "10mbit", "100ms");
+    if !bucket(&star.near, "wire") || !bucket(&star.router, "near") {
         return;
     }
-    let (words, report) = sharing();
-    assert_eq!(words, ["bottleneck"; 2], "{report:#}");
+    let report = shows("bottleneck").expect("both directions share one");
     assert!(
         report["verdict"]
             .as_str()
@@ -225,11 +232,10 @@ fn hosts_at_once_show_whether_they_share_a_bottleneck() {
         assert!(run(Command::new("tc").args(["-n", side, "qdisc", "del", "dev", device, "root"])));
     }
     for at in 0..2 {
-        assert!(Star::bucket(&star.hosts[at], "wire", "20mbit"));
-        assert!(Star::bucket(&star.router, &format!("to{at}"), "20mbit"));
+        assert!(bucket(&star.hosts[at], "wire"));
+        assert!(bucket(&star.router, &format!("to{at}")));
     }
-    let (words, report) = sharing();
-    assert_eq!(words, ["nothing"; 2], "{report:#}");
+    assert!(shows("nothing").is_some(), "no direction shares one");
 }
 
 #[test]

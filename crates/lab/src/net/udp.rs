@@ -93,7 +93,7 @@ pub fn measure(client: &mut Client, host: &str, request: &UdpRequest) -> Result<
         octets: request.bytes,
         settled: None,
     };
-    let observed = run_phase(client, clock, &phase)?;
+    let observed = run_phase(client, clock, &phase, None)?;
     let (peer, welcome) = (client.peer(), client.welcome());
     let clocks = Clocks::of(&observed.exchanges);
     let round_trip = Percentiles::of(observed.in_window().map(|one| one.round_trip() as f64));

@@ -8,7 +8,7 @@
 
 use crate::engine::Failure;
 use crate::load::{Meter, ProcMeter, Reading};
-use crate::net::latency::{Clocks, LatencyRequest, PROBE_INTERVAL, Phase, round_trips, run_phase};
+use crate::net::latency::{Clocks, LatencyRequest, PROBE_INTERVAL, Phase, StartLine, round_trips, run_phase};
 use crate::remote::client::Client;
 use crate::table::readable;
 use kiban_os::Clock;
@@ -208,11 +208,15 @@ pub fn together(
         let phase = Phase { connections, length, interval: PROBE_INTERVAL, octets: 0, settled: None };
         let mut meter = ProcMeter::new(Clock::new());
         let before = meter.read();
+        let line = StartLine::new(clients.len());
         let observed: Vec<_> = thread::scope(|scope| {
             let phase = &phase;
             let threads: Vec<_> = clients
                 .iter_mut()
-                .map(|client| scope.spawn(move || run_phase(client, Clock::new(), phase)))
+                .map(|client| {
+                    let place = Some(line.place());
+                    scope.spawn(move || run_phase(client, Clock::new(), phase, place))
+                })
                 .collect();
             let ends = threads.into_iter().map(|thread| thread.join().expect("a phase does not panic"));
             ends.collect()

@@ -33,7 +33,7 @@ use crate::engine::Failure;
 use crate::remote::client::Client;
 pub(super) use clocks::Clocks;
 use kiban_os::Clock;
-pub(super) use phase::{Exchange, Observed, Phase, Prober, here, open, run as run_phase};
+pub(super) use phase::{Exchange, Observed, Phase, Prober, StartLine, here, open, run as run_phase};
 pub(super) use report::round_trips;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub fn measure(
         let length = if name == LoadName::Idle { request.length / 2 } else { request.length };
         let connections = name.directions().map(|is_loaded| if is_loaded { request.connections } else { 0 });
         let phase = Phase { connections, length, interval: PROBE_INTERVAL, octets: 0, settled };
-        phases.push((name, phase::run(client, clock, &phase)?));
+        phases.push((name, phase::run(client, clock, &phase, None)?));
     }
     let address = client.peer().ip().to_canonical().to_string();
     Latency::of((host.to_owned(), address, client.welcome().kernel.clone()), request, &phases)

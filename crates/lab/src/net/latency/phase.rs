@@ -24,8 +24,8 @@ use kiban_measure::{Datagrams, Settings};
 use kiban_os::{Clock, lock};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// How long to wait for the reply to a first probe before sending another.
@@ -76,6 +76,46 @@ impl Exchange {
     }
 }
 
+/// Lets phases of several hosts begin at the same time: each waits until the others are ready or have failed.
+pub(in crate::net) struct StartLine {
+    /// How many are not ready.
+    missing: Mutex<usize>,
+    all_ready: Condvar,
+}
+
+impl StartLine {
+    /// Returns a line for this number of phases.
+    pub(in crate::net) fn new(phases: usize) -> StartLine {
+        StartLine { missing: Mutex::new(phases), all_ready: Condvar::new() }
+    }
+
+    /// Returns the place of one phase.
+    pub(in crate::net) fn place(&self) -> StartPlace<'_> {
+        StartPlace(self)
+    }
+}
+
+/// The place of a phase at a [`StartLine`]. If it is dropped, because the phase has failed, the others no longer
+/// wait for it.
+pub(in crate::net) struct StartPlace<'a>(&'a StartLine);
+
+impl StartPlace<'_> {
+    /// Waits until all others are ready.
+    fn start(self) {
+        let line = self.0;
+        drop(self);
+        let missing = lock(&line.missing);
+        drop(line.all_ready.wait_while(missing, |missing| *missing > 0));
+    }
+}
+
+impl Drop for StartPlace<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.missing) -= 1;
+        self.0.all_ready.notify_all();
+    }
+}
+
 /// The observations of a phase.
 #[derive(Clone, Debug, Default)]
 pub(in crate::net) struct Observed {
@@ -116,11 +156,16 @@ pub(in crate::net) fn here(error: &io::Error) -> Failure {
     Failure::Lost(format!("a socket of this host failed: {error}"))
 }
 
-/// Runs a phase.
+/// Runs a phase, with those of other hosts if it has a place beside them.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.
-pub(in crate::net) fn run(client: &mut Client, clock: Clock, phase: &Phase) -> Result<Observed, Failure> {
+pub(in crate::net) fn run(
+    client: &mut Client,
+    clock: Clock,
+    phase: &Phase,
+    place: Option<StartPlace<'_>>,
+) -> Result<Observed, Failure> {
     let [up, down] = phase.connections;
     let settle = if phase.settled.is_some() { SETTLE.2 } else { Duration::ZERO };
     let length = phase.length + settle + TAIL.1 + PROOF_TIME * COOKIE_TRIES_MAX as u32;
@@ -147,6 +192,9 @@ pub(in crate::net) fn run(client: &mut Client, clock: Clock, phase: &Phase) -> R
             .and_then(|()| stream.reset_on_close());
         prepared.map_err(|error| here(&error))?;
         streams.push(stream);
+    }
+    if let Some(place) = place {
+        place.start();
     }
     let begin = clock.now();
     let end = begin + phase.length;
@@ -387,5 +435,22 @@ impl<'a> Prober<'a> {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_start_when_all_others_are_ready_or_have_failed() {
+        let line = StartLine::new(3);
+        let [first, second, failed] = [(); 3].map(|()| line.place());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| first.start());
+            drop(failed);
+            assert!(!waiting.is_finished(), "the second is not ready");
+            second.start();
+        });
     }
 }
