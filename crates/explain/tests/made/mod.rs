@@ -100,8 +100,8 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// Explains the connection of a seed. With `KIBAN_EXPLAIN_KEEP`, its capture is kept in that directory, to
-    /// be looked at with Wireshark.
+    /// Explains the connection of a seed. With `KIBAN_EXPLAIN_KEEP`, its capture is kept in that directory,
+    /// to be looked at with Wireshark.
     fn explained(&self, cause: Option<Cause>, seed: u64) -> Explained {
         let file = (self.run)(cause, seed);
         if let Ok(dir) = std::env::var("KIBAN_EXPLAIN_KEEP") {
@@ -113,8 +113,8 @@ impl Set {
         report.connections.remove(0)
     }
 
-    /// Explains connections of every kind, `each` per cause and 5.5 times as many healthy ones, of every other
-    /// seed from `first`.
+    /// Explains connections of every kind, `each` per cause and 5.5 times as many healthy ones, of every
+    /// other seed from `first`.
     fn score(&self, each: u64, first: u64) -> Score {
         let mut score = Score::default();
         let kinds = self.causes.iter().map(|cause| (Some(*cause), each)).chain([(None, each * 11 / 2)]);

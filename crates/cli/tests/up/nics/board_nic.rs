@@ -246,8 +246,8 @@ fn target_process() {
     std::io::stdin().read_line(&mut String::new()).expect("a pipe");
 }
 
-/// Accesses a target's memory, and returns the CPU time that the target's process needed for that: the least of
-/// three rounds, because the kernel also charges a process for the interrupts that come while it runs.
+/// Accesses a target's memory, and returns the CPU time that the target's process needed for that: the least
+/// of three rounds, because the kernel also charges a process for the interrupts that come while it runs.
 fn cpu_of_target(dir: &TestDir, lower: &str, address: &str) -> u64 {
     let mut child = std::process::Command::new(std::env::current_exe().expect("a program"))
         .args(["nics::board_nic::target_process", "--exact", "--nocapture"])

@@ -95,8 +95,8 @@ impl StartLine {
     }
 }
 
-/// The place of a phase at a [`StartLine`]. If it is dropped, because the phase has failed, the others no longer
-/// wait for it.
+/// The place of a phase at a [`StartLine`]. If it is dropped, because the phase has failed, the others no
+/// longer wait for it.
 pub(in crate::net) struct StartPlace<'a>(&'a StartLine);
 
 impl StartPlace<'_> {
