@@ -16,8 +16,8 @@ pub enum Cause {
     Congestion,
     /// Retransmission timers expire.
     RetransmissionTimeout,
-    /// The receiving application does not read.
-    ZeroWindow,
+    /// The receiving application reads more slowly than data can arrive, so its window is full or closed.
+    SlowReader,
     /// Segments are much smaller than the path allows.
     SmallMss,
     /// The receiver advertises tiny windows, and the sender fills them.
@@ -30,8 +30,6 @@ pub enum Cause {
     Bufferbloat,
     /// The server takes long to answer a request.
     ThinkTime,
-    /// The receiving application reads more slowly than the window allows.
-    SlowReader,
     /// Full-size packets do not pass, smaller ones do.
     PathMtu,
     /// The path carries all it can, so losses cost nothing.
@@ -49,20 +47,19 @@ pub enum Cause {
 
 impl Cause {
     /// All causes of TCP connections; [`roce::Cause::ALL`] are those of RoCEv2 connections.
-    pub const ALL: [Cause; 18] = [
+    pub const ALL: [Cause; 17] = [
         Cause::NagleDelayedAck,
         Cause::ReceiverLimited,
         Cause::SenderLimited,
         Cause::Congestion,
         Cause::RetransmissionTimeout,
-        Cause::ZeroWindow,
+        Cause::SlowReader,
         Cause::SmallMss,
         Cause::SillyWindow,
         Cause::LostWindowScaling,
         Cause::Policing,
         Cause::Bufferbloat,
         Cause::ThinkTime,
-        Cause::SlowReader,
         Cause::PathMtu,
         Cause::PathFull,
         Cause::Refused,
@@ -78,14 +75,13 @@ impl Cause {
             Cause::SenderLimited => "sender_limited",
             Cause::Congestion => "congestion",
             Cause::RetransmissionTimeout => "retransmission_timeout",
-            Cause::ZeroWindow => "zero_window",
+            Cause::SlowReader => "slow_reader",
             Cause::SmallMss => "small_mss",
             Cause::SillyWindow => "silly_window",
             Cause::LostWindowScaling => "lost_window_scaling",
             Cause::Policing => "policing",
             Cause::Bufferbloat => "bufferbloat",
             Cause::ThinkTime => "think_time",
-            Cause::SlowReader => "slow_reader",
             Cause::PathMtu => "path_mtu",
             Cause::PathFull => "path_full",
             Cause::Refused => "refused",
@@ -103,14 +99,13 @@ impl Cause {
             Cause::SenderLimited => "sender-limited",
             Cause::Congestion => "congestion (loss)",
             Cause::RetransmissionTimeout => "retransmission timeouts",
-            Cause::ZeroWindow => "zero windows",
+            Cause::SlowReader => "slow reader",
             Cause::SmallMss => "small MSS",
             Cause::SillyWindow => "silly windows",
             Cause::LostWindowScaling => "no window scaling",
             Cause::Policing => "policing",
             Cause::Bufferbloat => "bufferbloat",
             Cause::ThinkTime => "server think time",
-            Cause::SlowReader => "slow reader",
             Cause::PathMtu => "path MTU black hole",
             Cause::PathFull => "path full",
             Cause::Refused => "connection refused",
@@ -143,7 +138,10 @@ impl Cause {
                 "Find what loses whole flights or the last segments of a burst; check that both hosts use SACK, \
                  which repairs losses without the timer."
             }
-            Cause::ZeroWindow => "Profile the receiving program: it does not read as fast as data arrive.",
+            Cause::SlowReader => {
+                "Profile the receiving program: it reads more slowly than data can arrive. A larger receive \
+                 buffer does not help."
+            }
             Cause::SmallMss => {
                 "Find what shrinks the MSS: the MTU of an interface or a tunnel, an MSS clamp (iptables TCPMSS), \
                  TCP_MAXSEG, or advmss of a route."
@@ -167,10 +165,6 @@ impl Cause {
             Cause::ThinkTime => {
                 "Profile the server, or what it waits for (a database, another server): the network was ready \
                  and had delivered the request."
-            }
-            Cause::SlowReader => {
-                "Profile the receiving program: it reads more slowly than data can arrive. A larger receive \
-                 buffer does not help."
             }
             Cause::PathMtu => {
                 "Compare the MTUs along the path (ping -M do -s 1472), let ICMP \"fragmentation needed\" and \

@@ -64,7 +64,6 @@ impl Case<'_> {
     fn findings(&self) -> Vec<Finding> {
         let mut found: Vec<Finding> = [
             self.timeouts(),
-            self.zero_window(),
             self.nagle(),
             self.silly_window(),
             self.lost_scaling(),
@@ -88,12 +87,8 @@ impl Case<'_> {
             (Cause::PathMtu, &[Cause::Congestion, Cause::RetransmissionTimeout, Cause::SenderLimited]),
             (Cause::Bufferbloat, &[Cause::PathFull]),
             (Cause::PathFull, &[Cause::Congestion]),
-            (
-                Cause::SillyWindow,
-                &[Cause::ReceiverLimited, Cause::SlowReader, Cause::ZeroWindow, Cause::SmallMss],
-            ),
+            (Cause::SillyWindow, &[Cause::ReceiverLimited, Cause::SlowReader, Cause::SmallMss]),
             (Cause::LostWindowScaling, &[Cause::ReceiverLimited, Cause::SlowReader]),
-            (Cause::ZeroWindow, &[Cause::SlowReader, Cause::ReceiverLimited]),
             // Small segments waste the receiver's buffer.
             (Cause::SmallMss, &[Cause::SlowReader]),
             (Cause::SlowReader, &[Cause::ReceiverLimited]),
@@ -155,18 +150,6 @@ impl Case<'_> {
             format!("retransmission after {} without any packet", time(wait.nanos))
         });
         self.is_much(lost, 10).then(|| self.finding(Cause::RetransmissionTimeout, lost, because, evidence))
-    }
-
-    fn zero_window(&self) -> Option<Finding> {
-        let lost = self.account.sum(Waited::ZeroWindow);
-        let because = format!(
-            "The receiver closed its window {}, for {} in total: its program did not read.",
-            times(self.account.count(Waited::ZeroWindow)),
-            time(lost)
-        );
-        let evidence = self
-            .longest(Waited::ZeroWindow, |wait| format!("the window stayed closed for {}", time(wait.nanos)));
-        self.is_much(lost, 15).then(|| self.finding(Cause::ZeroWindow, lost, because, evidence))
     }
 
     fn nagle(&self) -> Option<Finding> {
@@ -295,9 +278,21 @@ impl Case<'_> {
         (own, trip.map(|trip| self.account.window_max as f64 * 8e9 / trip as f64))
     }
 
-    /// Returns a full window of a receiver whose program, not whose buffer, is why it is full: window updates
-    /// open it, and it allows more than was delivered.
+    /// Returns a closed window, or a full one of a receiver whose program, not whose buffer, is why it is full:
+    /// window updates open it, and it allows more than was delivered.
     fn slow_reader(&self) -> Option<Finding> {
+        let closed = self.account.sum(Waited::ZeroWindow);
+        if self.is_much(closed, 15) {
+            let because = format!(
+                "The receiver closed its window {}, for {} in total: its program did not read.",
+                times(self.account.count(Waited::ZeroWindow)),
+                time(closed)
+            );
+            let evidence = self.longest(Waited::ZeroWindow, |wait| {
+                format!("the window stayed closed for {}", time(wait.nanos))
+            });
+            return Some(self.finding(Cause::SlowReader, closed, because, evidence));
+        }
         let lost = self.window_wait();
         let (own, allowed) = self.rates();
         let allowed = allowed?;

@@ -49,7 +49,7 @@ fn the_causes_of_kernel_connections_are_found() {
         ("receiver_limited.pcap", Some(Cause::ReceiverLimited)),
         ("sender_limited.pcap", Some(Cause::SenderLimited)),
         ("retransmission_timeout.pcap", Some(Cause::RetransmissionTimeout)),
-        ("zero_window.pcap", Some(Cause::ZeroWindow)),
+        ("zero_window.pcap", Some(Cause::SlowReader)),
         ("lost_window_scaling.pcap", Some(Cause::LostWindowScaling)),
         ("bufferbloat.pcap", Some(Cause::Bufferbloat)),
         ("think_time-client.pcap", Some(Cause::ThinkTime)),

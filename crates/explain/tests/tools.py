@@ -14,7 +14,7 @@ FIELDS = ["tcp.analysis.retransmission", "tcp.analysis.fast_retransmission", "tc
 TSHARK = {
     "congestion": lambda seen: seen["tcp.analysis.fast_retransmission"] > 0,
     "retransmission_timeout": lambda seen: seen["rto"] > 0,
-    "zero_window": lambda seen: seen["tcp.analysis.zero_window"] > 0,
+    "slow_reader": lambda seen: seen["tcp.analysis.zero_window"] > 0,
     "receiver_limited": lambda seen: seen["tcp.analysis.window_full"] > 0,
     "healthy": lambda seen: not any(seen.values()),
 }
@@ -43,7 +43,7 @@ def is_bloated(seen):
 TCPTRACE = {
     "congestion": lambda seen: seen["triple_dupacks"] > 0 or seen["outoforder_pkts"] > 0,
     "retransmission_timeout": lambda seen: seen["max_retr_time"] >= 150,
-    "zero_window": lambda seen: seen["zwnd_probe_pkts"] > 0 or seen["peer_zero_win_adv"] > 0,
+    "slow_reader": lambda seen: seen["zwnd_probe_pkts"] > 0 or seen["peer_zero_win_adv"] > 0,
     "receiver_limited": lambda seen: seen["max_owin"] + seen["max_segm_size"] > seen["peer_max_win_adv"] > 0,
     "small_mss": lambda seen: 0 < seen["max_segm_size"] < 1000 and seen["avg_segm_size"] * 1.05 > seen["max_segm_size"]
                               and seen["actual_data_pkts"] >= 20,

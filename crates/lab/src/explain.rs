@@ -171,8 +171,8 @@ fn graph(one: &Explained) -> Lines {
     // If the window is the limit, bytes sent, acknowledged and the window are one line in a time-sequence
     // graph.
     let is_window = one.verdict.as_ref().is_some_and(|finding| {
-        use Cause::{LostWindowScaling, ReceiverLimited, SillyWindow, SlowReader, ZeroWindow};
-        matches!(finding.cause, ReceiverLimited | SlowReader | ZeroWindow | SillyWindow | LostWindowScaling)
+        use Cause::{LostWindowScaling, ReceiverLimited, SillyWindow, SlowReader};
+        matches!(finding.cause, ReceiverLimited | SlowReader | SillyWindow | LostWindowScaling)
     });
     let curves = &one.curves;
     let (title, what, lines) = match is_window {

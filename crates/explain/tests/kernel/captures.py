@@ -15,7 +15,7 @@ import ctypes, fcntl, heapq, math, os, random, select, signal, socket, struct, s
 LIBC = ctypes.CDLL(None, use_errno=True)
 MBIT = 1_000_000
 CAUSES = ["healthy", "nagle_delayed_ack", "receiver_limited", "sender_limited", "congestion",
-          "retransmission_timeout", "zero_window", "small_mss", "lost_window_scaling", "policing", "bufferbloat"]
+          "retransmission_timeout", "slow_reader", "small_mss", "lost_window_scaling", "policing", "bufferbloat"]
 
 
 def run(*command):
@@ -257,7 +257,7 @@ class Case:
             self.there["loss"] = rng.uniform(0.06, 0.16)
             self.exchange(60, [int(self.number(50, 1300))], int(self.number(1, 1000)))
 
-    def zero_window(self, rng, _):
+    def slow_reader(self, rng, _):
         self.rcvbuf = int(self.number(16384, 131072))
         size = int(min(self.rcvbuf / rng.randrange(1, 4), 60_000))
         pause = self.delay * 4 + self.rcvbuf * 8 / self.rate + self.number(50, 500) / 1000

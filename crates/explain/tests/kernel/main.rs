@@ -8,7 +8,7 @@ use score::{Score, words};
 use std::io::Read;
 use std::path::Path;
 
-/// Returns the cause in a file's name, such as `zero_window-17.pcap`, and the seed.
+/// Returns the cause in a file's name, such as `slow_reader-17.pcap`, and the seed.
 fn label(name: &str) -> Option<(Option<Cause>, u64)> {
     let (cause, seed) = name.strip_suffix(".pcap")?.split_once('-')?;
     let seed = seed.parse().ok()?;

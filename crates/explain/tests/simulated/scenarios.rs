@@ -69,16 +69,6 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
             s.reading = Reading::Thinking { message, answer, pause };
             (s.sender.send_buffer_bytes, s.receiver.receive_buffer_bytes) = (64 << 10, 64 << 10);
         }
-        Some(Cause::SlowReader) => {
-            let buffer = draw.number(64 << 10, 256 << 10);
-            s.receiver.receive_buffer_bytes = buffer as u32;
-            let bytes = draw.number(1500, 3000) as usize;
-            // A tenth to a third of what the window and the path allow.
-            let fastest = (rate as f64 / 8.0).min(buffer as f64 / one_way.as_secs_f64() / 2.0);
-            let pause = Duration::from_secs_f64(bytes as f64 / fastest * (3.0 + draw.0.unit() * 7.0));
-            s.reading = Reading::Slowly { bytes, pause };
-            s.job = Job::Bulk(buffer as usize * (4 + draw.0.below(6) as usize));
-        }
         Some(
             cause @ (Cause::PathMtu
             | Cause::PathFull
@@ -115,7 +105,19 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
             s.job = Job::Bulk(bytes.clamp(1_000_000, 10_000_000));
         }
         Some(Cause::RetransmissionTimeout) => timeouts(draw, &mut s, one_way),
-        Some(Cause::ZeroWindow) => {
+        // It reads little by little.
+        Some(Cause::SlowReader) if draw.one_in(2) => {
+            let buffer = draw.number(64 << 10, 256 << 10);
+            s.receiver.receive_buffer_bytes = buffer as u32;
+            let bytes = draw.number(1500, 3000) as usize;
+            // A tenth to a third of what the window and the path allow.
+            let fastest = (rate as f64 / 8.0).min(buffer as f64 / one_way.as_secs_f64() / 2.0);
+            let pause = Duration::from_secs_f64(bytes as f64 / fastest * (3.0 + draw.0.unit() * 7.0));
+            s.reading = Reading::Slowly { bytes, pause };
+            s.job = Job::Bulk(buffer as usize * (4 + draw.0.below(6) as usize));
+        }
+        // It reads large pieces, seldom.
+        Some(Cause::SlowReader) => {
             let buffer = draw.number(16 << 10, 128 << 10);
             s.receiver.receive_buffer_bytes = buffer as u32;
             s.receiver.window_advertisement = if draw.one_in(2) { Offer::Steps } else { Offer::Room };
