@@ -525,6 +525,11 @@ fn options_are_written_in_the_order_of_linux() {
         (none, String::new()),
         (syn, "0204ffd7 0402080a 00000001 00000002 01030307".into()),
         (tcp::Options { timestamps: None, ..syn }, "0204ffd7 01010402 01030307".into()),
+        // Padding follows the Fast Open option.
+        (
+            tcp::Options { timestamps: None, fast_open: tcp::FastOpenCookie::new(&[1, 2, 3, 4]), ..syn },
+            "0204ffd7 01010402 01030307 2206 01020304 0101".into(),
+        ),
         (tcp::Options { timestamps: stamps, ..none }, "0101080a 00000001 00000002".into()),
         (tcp::Options { sack: four_blocks, ..none }, format!("01010522 {b0}{b1}{b2}{b3}")),
         (

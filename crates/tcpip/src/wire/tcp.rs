@@ -475,9 +475,8 @@ impl Options {
         if let Some(cookie) = self.fast_open {
             let mut option = [NOP; COOKIE_BYTES_MAX + 4];
             let (padded, length) = (cookie.option_bytes(), cookie.as_slice().len());
-            let from = padded - length;
-            option[from - 2..from].copy_from_slice(&[FAST_OPEN, (2 + length) as u8]);
-            option[from..padded].copy_from_slice(cookie.as_slice());
+            option[..2].copy_from_slice(&[FAST_OPEN, (2 + length) as u8]);
+            option[2..2 + length].copy_from_slice(cookie.as_slice());
             option[..padded].as_chunks::<4>().0.iter().for_each(|word| line.put(*word));
         }
         let blocks = self.sack_blocks_written(self.bytes_before_sack());
