@@ -6,11 +6,14 @@
 //!                  of IPv4 included, which a retransmission does not share. Where there is no identification
 //!                  (IPv6, or 0 as RFC 6864 allows), a packet counts as a copy only if the file has most data
 //!                  segments twice, because duplicate acknowledgements can be equal as well.
+//! Cut copies       network cards and the system join and cut segments, so the copy of one interface may be a
+//!                  part of that of another, or several. A segment whose bytes were all seen with the same
+//!                  timestamps counts as a copy as well, if most data segments are copies.
 //! Which            the first one stays.
 
 use crate::read::Captured;
-use kiban_tcpip::wire::tcp::SackBlock;
-use std::collections::BTreeMap;
+use kiban_tcpip::wire::tcp::{SackBlock, Sequence};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 
@@ -41,6 +44,50 @@ fn key(segment: &Captured) -> Key {
     }
 }
 
+/// The bytes that were seen with the same timestamps.
+struct Run {
+    at: u64,
+    origin: Sequence,
+    /// Ranges that do not touch each other.
+    ranges: Vec<(i32, i32)>,
+}
+
+impl Run {
+    /// Returns whether the bytes of a segment were seen before, and adds them.
+    fn has(&mut self, segment: &Captured) -> bool {
+        if segment.at - self.at >= APART_MAX {
+            (self.origin, self.ranges) = (segment.header.sequence, Vec::new());
+        }
+        self.at = segment.at;
+        let mut start = segment.header.sequence.0.wrapping_sub(self.origin.0) as i32;
+        let mut end = start.saturating_add_unsigned(segment.payload_bytes);
+        if self.ranges.iter().any(|(left, right)| *left <= start && end <= *right) {
+            return true;
+        }
+        self.ranges.retain(|(left, right)| {
+            let touches = *left <= end && start <= *right;
+            if touches {
+                (start, end) = (start.min(*left), end.max(*right));
+            }
+            !touches
+        });
+        self.ranges.push((start, end));
+        false
+    }
+}
+
+/// Returns whether the bytes of each segment were seen before with the same timestamps.
+fn covered(segments: &[Captured]) -> Vec<bool> {
+    let mut runs: HashMap<_, Run> = HashMap::new();
+    let mut is_covered = |segment: &Captured| {
+        let stamps = segment.header.options.timestamps.filter(|_| segment.payload_bytes > 0)?;
+        let key = (segment.source, segment.target, stamps.value, stamps.echo);
+        let run = Run { at: segment.at, origin: segment.header.sequence, ranges: Vec::new() };
+        Some(runs.entry(key).or_insert(run).has(segment))
+    };
+    segments.iter().map(|segment| is_covered(segment).unwrap_or(false)).collect()
+}
+
 /// Removes copies from segments, which are in the order of their times, and returns how many.
 pub(crate) fn remove(segments: &mut Vec<Captured>) -> u32 {
     let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
@@ -53,14 +100,15 @@ pub(crate) fn remove(segments: &mut Vec<Captured>) -> u32 {
             before.is_some_and(|before| segments[index].at - before.at < APART_MAX && key(before) == own)
         })
         .collect();
-    let data = || segments.iter().zip(&is_again).filter(|(segment, _)| segment.payload_bytes > 0);
-    let (copies, all) = (data().filter(|(_, again)| **again).count(), data().count());
+    let is_covered = covered(segments);
+    let mut seen = is_again.into_iter().zip(is_covered);
+    let data = || segments.iter().zip(seen.clone()).filter(|(segment, _)| segment.payload_bytes > 0);
+    let (copies, all) = (data().filter(|(_, (again, covered))| *again || *covered).count(), data().count());
     let is_doubled = all > 0 && copies * 5 >= all * 2;
     let before = segments.len();
-    let mut again = is_again.iter();
     segments.retain(|segment| {
-        let is_again = again.next().is_some_and(|again| *again);
-        !(is_again && (is_doubled || segment.identification != 0))
+        let (is_again, is_covered) = seen.next().expect("one for each segment");
+        !(is_again && (is_doubled || segment.identification != 0) || is_covered && is_doubled)
     });
     (before - segments.len()) as u32
 }

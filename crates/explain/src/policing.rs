@@ -84,19 +84,21 @@ pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
         return None;
     }
     // At the sender, the lost segments themselves are captured; behind the policer, those after the holes.
-    let mut lost: BTreeMap<usize, (i64, bool)> = BTreeMap::new();
+    let mut lost: BTreeMap<usize, (i64, i64, bool)> = BTreeMap::new();
     for loss in &account.losses {
-        let entry = lost.entry(loss.send).or_insert((0, loss.is_hole));
+        let entry = lost.entry(loss.send).or_insert((0, 0, loss.is_hole));
         entry.0 += segments_of(loss.bytes);
-        entry.1 &= loss.is_hole;
+        entry.1 += loss.bytes;
+        entry.2 &= loss.is_hole;
     }
     let events: Vec<Event> = sends
         .iter()
         .enumerate()
         .map(|(index, send)| {
-            let (lost, is_hole) = lost.get(&index).copied().unwrap_or((0, true));
-            let passed = if is_hole { send.bytes() as f64 } else { 0.0 };
-            Event { at: send.at, passed, lost: lost as f64, is_hole }
+            let (lost, bytes, is_hole) = lost.get(&index).copied().unwrap_or((0, 0, true));
+            // The network card cuts a large segment, of which a part may have passed.
+            let passed = if is_hole { send.bytes() } else { (send.bytes() - bytes).max(0) };
+            Event { at: send.at, passed: passed as f64, lost: lost as f64, is_hole }
         })
         .collect();
     let (first, last) = (*lost.keys().next()?, *lost.keys().next_back()?);
@@ -149,12 +151,11 @@ fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
         debt = (debt - rate * (event.at - at) as f64).max(0.0);
         at = event.at;
         if event.lost > 0.0 {
-            at_losses.push((if event.is_hole { before } else { debt }, event.lost));
-        }
-        if event.passed > 0.0 {
+            at_losses.push((if event.is_hole { before } else { debt + event.passed }, event.lost));
+        } else {
             at_passes.push(debt);
-            debt += event.passed;
         }
+        debt += event.passed;
     }
     at_losses.sort_by(|one, other| one.0.total_cmp(&other.0));
     let whole: f64 = at_losses.iter().map(|(_, lost)| lost).sum();

@@ -21,8 +21,6 @@ pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// How many measurements of the lag around an acknowledgement count. The shortest is taken, because others
 /// include the time until the sender had something to send.
 const LAG_NEIGHBOURS: usize = 8;
-/// The number of answers that show the time to the sender.
-const ANSWERS_MIN: usize = 5;
 /// How much the processing time of a host varies.
 const LAG_JITTER: u64 = 200_000;
 /// An answer that takes longer is not prompt, whatever the round trip.
@@ -225,10 +223,12 @@ impl Timeline {
         self.has_lags = !lags.is_empty();
         let least = lags.iter().map(|(_, lag)| *lag).min();
         self.far_loaded = percentile(lags.iter().map(|(_, lag)| *lag).collect(), 10);
-        let farthest = [least, to_sender, self.far_of_answers()].into_iter().flatten().min();
+        let farthest = [least, to_sender, answered(packets, sender)].into_iter().flatten().min();
         (self.near, self.far) = (nearest.unwrap_or(0), farthest.unwrap_or(0));
         self.knows_trip = nearest.is_some() && farthest.is_some();
-        self.is_at_sender = self.far < (self.near + self.far) / 8;
+        // A queue that was empty during the handshake may be between the sender and the capture.
+        let far = self.far.max(self.far_loaded.unwrap_or(0));
+        self.is_at_sender = far < (self.near + far) / 8;
         for ack in &mut self.acks {
             let lag = if self.is_at_sender { 0 } else { lag_around(&lags, ack.captured, self.far) };
             // Slightly too early, so that no segment seems to precede the acknowledgement that released it.
@@ -339,23 +339,6 @@ impl Timeline {
         self.last_captured(at).map_or(u64::MAX, |ack| at - ack.captured)
     }
 
-    /// Returns a time to the sender and back that exchanges show: from data of the peer, with which nothing
-    /// was outstanding, to the next segment. `None` if there are few.
-    fn far_of_answers(&self) -> Option<u64> {
-        let mut sends = self.sends.iter().peekable();
-        let mut sent = 0;
-        let mut times = Vec::new();
-        for ack in self.acks.iter().filter(|ack| !ack.is_pure) {
-            while let Some(send) = sends.next_if(|send| send.at <= ack.captured) {
-                sent = sent.max(send.end);
-            }
-            if ack.acknowledged >= sent {
-                times.extend(sends.peek().map(|send| send.at - ack.captured));
-            }
-        }
-        if times.len() >= ANSWERS_MIN { percentile(times, 5) } else { None }
-    }
-
     /// Returns the shortest round trip, ns.
     pub(crate) fn shortest_round_trip(&self) -> u64 {
         self.near + self.far
@@ -452,6 +435,31 @@ fn lag_samples(packets: &[Packet], sender: usize) -> Vec<(u64, u64)> {
         }
     }
     samples
+}
+
+/// Returns the shortest time from data of the peer to the first packet of the sender that acknowledges them, which
+/// the time to the sender and back cannot exceed.
+fn answered(packets: &[Packet], sender: usize) -> Option<u64> {
+    // The last data that were not repeated, and when; what was sent twice is not measured (RFC 6298 §3).
+    let (mut highest, mut waiting) = (None::<Sequence>, None::<(Sequence, u64)>);
+    let mut shortest = None;
+    for packet in packets {
+        if packet.end == sender {
+            let is_for = |(end, _): &mut (Sequence, u64)| end.le(packet.acknowledgment);
+            if let Some((_, at)) = waiting.take_if(is_for) {
+                let time = packet.at - at;
+                shortest = Some(shortest.map_or(time, |shortest: u64| shortest.min(time)));
+            }
+        } else if packet.bytes > 0 {
+            let end = packet.sequence + packet.bytes;
+            if highest.is_some_and(|highest| !highest.le(packet.sequence)) {
+                waiting = None;
+            } else {
+                (highest, waiting) = (Some(end), Some((end, packet.at)));
+            }
+        }
+    }
+    shortest
 }
 
 /// Returns the lag at a time: the shortest of the measurements around it, at least `least`.

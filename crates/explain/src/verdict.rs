@@ -32,6 +32,10 @@ const THINK_MIN: u64 = 50 * MILLISECOND;
 const MISSING_MIN: u64 = 1000 * MILLISECOND;
 /// How many segments are searched for one of full size that arrived.
 const LARGE_MAX: usize = 1000;
+/// How much more than was delivered the window of a limiting receiver allows. Linux enlarges windows meanwhile.
+const GROWN_MAX: f64 = 8.0;
+/// Fewer round trips may all have met one packet that was delayed.
+const ROUND_TRIPS_MIN: usize = 10;
 /// The pieces of evidence of a finding.
 const EVIDENCE_MAX: usize = 3;
 
@@ -315,8 +319,9 @@ impl Case<'_> {
         let lost = self.window_wait();
         let trip = self.timeline.shortest_round_trip();
         let (own, allowed) = self.rates();
-        // A window that allows less than was delivered cannot be the limit.
-        let allowed = allowed.filter(|allowed| allowed * 1.1 >= own)?;
+        // A window that allows less than was delivered cannot be the limit, nor one that was full before it grew
+        // to a multiple.
+        let allowed = allowed.filter(|allowed| (own * 0.9..own * GROWN_MAX).contains(allowed))?;
         let because = format!(
             "The receiver's window of at most {} bytes was full for {}; with a round trip of {}, it allows {}.",
             self.account.window_max,
@@ -372,8 +377,10 @@ impl Case<'_> {
             return Some(finding);
         }
         let sends = &self.timeline.sends;
-        let first_large = sends.iter().position(|send| send.bytes() * 10 >= self.timeline.mss * 9)?;
-        let lost = &sends[first_large];
+        let is_full = |send: &&Segment| send.bytes() * 10 >= self.timeline.mss * 9;
+        let lost = sends.iter().find(is_full)?;
+        // A network card cuts larger ones, which are sent again one by one.
+        let full = lost.bytes().min(self.timeline.mss);
         let is_passed = |send: &Segment| {
             let acked = self.timeline.acks.iter().find(|ack| ack.acknowledged >= send.end);
             acked.is_some_and(|ack| {
@@ -382,15 +389,14 @@ impl Case<'_> {
                 sends.iter().rfind(repeats).is_some_and(|last| last.bytes() >= send.bytes())
             })
         };
-        let large = || sends.iter().filter(|send| send.bytes() >= lost.bytes());
+        let large = || sends.iter().filter(|send| send.bytes() >= full);
         let tries = large().filter(|send| send.start == lost.start).count();
         // The receiver is there: it reports short segments, or sends data.
         let last = large().rfind(|send| send.start == lost.start)?;
         let is_alive = self.connection.packets.iter().any(|packet| {
             packet.end != self.sender && packet.at > lost.at + self.timeline.shortest_round_trip()
         });
-        let is_large =
-            |block: &SackBlock| i64::from(block.right.0.wrapping_sub(block.left.0)) >= lost.bytes();
+        let is_large = |block: &SackBlock| i64::from(block.right.0.wrapping_sub(block.left.0)) >= full;
         let mut packets = self.connection.packets.iter().filter(|packet| packet.end != self.sender);
         let is_reported = packets.any(|packet| packet.sack.as_slice().iter().any(is_large));
         if tries < 3 || !is_alive || is_reported || large().take(LARGE_MAX).any(is_passed) {
@@ -401,7 +407,7 @@ impl Case<'_> {
             "None of {} with {} bytes or more arrived, although the first of them was sent {}; shorter packets \
              pass.",
             plural(large().count(), "segment"),
-            lost.bytes(),
+            full,
             times(tries)
         );
         let packets =
@@ -410,7 +416,7 @@ impl Case<'_> {
             packets,
             at_s: self.seconds(lost.at),
             lost_ms: millis(silence),
-            what: format!("a segment of {} bytes and its retransmissions, never acknowledged", lost.bytes()),
+            what: format!("a segment of {full} bytes and its retransmissions, never acknowledged"),
         }];
         self.is_much(silence, 10).then(|| self.finding(Cause::PathMtu, silence, because, evidence))
     }
@@ -476,19 +482,23 @@ impl Case<'_> {
     }
 
     fn congestion(&self) -> Option<Finding> {
-        let Account { losses, segments, .. } = self.account;
+        let losses = &self.account.losses;
+        // In segments of full size, because network cards cut larger ones.
+        let whole = |bytes: i64| (bytes / self.timeline.mss).max(1);
+        let lost_segments: i64 = losses.iter().map(|loss| whole(loss.bytes)).sum();
+        let unseen: i64 = losses.iter().filter(|loss| loss.is_hole).map(|loss| whole(loss.bytes)).sum();
+        let segments = unseen + self.timeline.sends.iter().map(|send| whole(send.bytes())).sum::<i64>();
         let recovery = self.account.sum(Waited::Recovery);
         // If timers repaired the losses, they also are why the window is small.
         let is_timed = self.account.sum(Waited::Timeout) > recovery;
         let lost = recovery + if is_timed { 0 } else { self.account.sum(Waited::Network) };
         let because = format!(
-            "{} of {segments} segments were lost ({:.1} %); after each loss the congestion window shrinks.",
-            losses.len(),
-            losses.len() as f64 * 100.0 / f64::from((*segments).max(1))
+            "{lost_segments} of {segments} segments were lost ({:.1} %); after each loss the congestion window \
+             shrinks.",
+            lost_segments as f64 * 100.0 / segments.max(1) as f64
         );
         // Rare losses are how TCP finds the rate of a link.
-        let is_found =
-            losses.len() >= 3 && losses.len() * 2000 >= *segments as usize && self.is_much(lost, 10);
+        let is_found = losses.len() >= 3 && lost_segments * 2000 >= segments && self.is_much(lost, 10);
         is_found.then(|| self.finding(Cause::Congestion, lost, because, self.losses()))
     }
 
@@ -510,7 +520,9 @@ impl Case<'_> {
         let least = self.timeline.shortest_round_trip();
         let (median, worst) = (self.timeline.round_trip(50), self.timeline.round_trip(95));
         let extra = median.saturating_sub(least);
-        if extra < BLOAT_MIN || median < 3 * least || self.account.segments < SEGMENTS_MIN {
+        let is_shown =
+            self.account.segments >= SEGMENTS_MIN && self.timeline.round_trips.len() >= ROUND_TRIPS_MIN;
+        if extra < BLOAT_MIN || median < 3 * least || !is_shown {
             return None;
         }
         let lost = (self.account.active() as f64 * extra as f64 / median as f64) as u64;

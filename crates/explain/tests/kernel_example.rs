@@ -55,7 +55,14 @@ fn the_causes_of_kernel_connections_are_found() {
         ("think_time-client.pcap", Some(Cause::ThinkTime)),
         ("think_time-server.pcap", Some(Cause::ThinkTime)),
         ("slow_reader.pcap", Some(Cause::SlowReader)),
+        // Begun after the handshake.
+        ("think_time-late-client.pcap", Some(Cause::ThinkTime)),
+        ("think_time-late-server.pcap", Some(Cause::ThinkTime)),
+        // The client pauses for 4 s between exchanges, and the SYN-ACK was 5 ms late.
+        ("healthy-idle.pcap", None),
         ("path_mtu.pcap", Some(Cause::PathMtu)),
+        // The first segment is cut by the network card, and its retransmission by TCP.
+        ("path_mtu-offload.pcap", Some(Cause::PathMtu)),
         ("path_mtu-client.pcap", Some(Cause::PathMtu)),
         ("no_response.pcap", Some(Cause::NoResponse)),
         ("refused.pcap", Some(Cause::Refused)),

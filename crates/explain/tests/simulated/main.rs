@@ -22,5 +22,5 @@ fn simulated() -> Vec<Cause> {
 #[test]
 fn the_causes_of_simulated_connections_are_found() {
     let run = |cause, seed| scenarios::scenario(cause, seed).run();
-    Set { causes: simulated(), run, first: [0, 5001], each: 24, floor: 0.8 }.check();
+    Set { causes: simulated(), run, first: [0, 7001], each: 24, floor: 0.8 }.check();
 }

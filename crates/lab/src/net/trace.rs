@@ -10,7 +10,7 @@ use super::session::Session;
 use crate::engine::Failure;
 use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow};
 use crate::net::diagnosis::threshold::SlowBelow;
-use crate::net::trial::digest::{Digest, Segment};
+use crate::net::trial::digest::{Digest, GAP_NANOS, Segment};
 use crate::net::trial::evidence::{Evidence, Pattern};
 use crate::net::trial::run::run;
 use crate::net::trial::setup::Setup;
@@ -25,8 +25,6 @@ use std::fmt;
 const LINES: usize = 20;
 /// A stream with at least this number of stalls counts as slow.
 const STREAM_GAPS_MIN: u64 = 3;
-/// The length of a gap that is marked, ns.
-const GAP_NANOS: u64 = 20_000_000;
 
 /// A case and its captured packets.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -41,6 +39,8 @@ pub struct Case {
     pub figure: f64,
     /// The unit of the result.
     pub unit: String,
+    /// The length of a gap that counts as a wait for a timer, ns.
+    pub gap_nanos: u64,
     /// Whether the case is slow.
     pub is_slow: bool,
     /// Why the case is slow; `None` if it is not.
@@ -75,10 +75,13 @@ impl Case {
         }
         let all = Segment::read_all(&frames);
         let is_back = setup.pattern.is_back();
+        // A sender's gaps include the round trip.
+        let round_trip = if is_back { 0.0 } else { evidence.path.round_trip_us * 1e3 };
+        let gap_nanos = GAP_NANOS + round_trip as u64;
         let digest = if is_back {
             Digest::of_received(&all, evidence.info.snd_mss, evidence.path.round_trip_us)
         } else {
-            Digest::of(&all, evidence.info.snd_mss)
+            Digest::of(&all, evidence.info.snd_mss, evidence.path.round_trip_us)
         };
         // There is no other stream to compare with, so the number of stalls decides whether the case is slow,
         // unless a rate is given.
@@ -98,7 +101,8 @@ impl Case {
             unit: unit.to_owned(),
             is_slow,
             explanation: is_slow.then(|| explain(&evidence)),
-            segments: shown(&all, is_back),
+            segments: shown(&all, is_back, gap_nanos),
+            gap_nanos,
             frames,
         };
         Ok((case, evidence))
@@ -118,7 +122,7 @@ impl Case {
                 words: words(segment),
                 gap: time(gap),
                 gap_ms: gap as f64 * 1e-6,
-                is_late: gap >= GAP_NANOS,
+                is_late: gap >= self.gap_nanos,
                 sent: segment.sent,
                 has_data: segment.bytes > 0,
             }
@@ -148,9 +152,9 @@ fn is_acknowledgement(segment: &Segment, is_back: bool) -> bool {
 }
 
 /// Returns the packets to show, starting shortly before the first gap that ends with a pure acknowledgement.
-fn shown(all: &[Segment], is_back: bool) -> Vec<Segment> {
+fn shown(all: &[Segment], is_back: bool, gap_nanos: u64) -> Vec<Segment> {
     let gap = (1..all.len()).find(|at| {
-        all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= GAP_NANOS
+        all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= gap_nanos
             && is_acknowledgement(&all[*at], is_back)
     });
     // Start three packets earlier, to show the delayed packet and the reply before it.
@@ -262,7 +266,7 @@ impl fmt::Display for Case {
             } else {
                 format!("│◀──{words:─^38}───┤")
             };
-            let is_delayed = gap >= GAP_NANOS && is_acknowledgement(segment, self.is_back);
+            let is_delayed = gap >= self.gap_nanos && is_acknowledgement(segment, self.is_back);
             let note = if is_delayed { "  <- delayed" } else { "" };
             writeln!(f, "{:>12}  {line}{note}", format!("+{}", time(gap)))?;
         }
@@ -309,7 +313,8 @@ mod tests {
             unit: "exchanges/s".into(),
             is_slow: true,
             explanation: Some(Explanation { cause: Cause::NagleDelayedAck, because }),
-            segments: shown(&segments, is_back),
+            segments: shown(&segments, is_back, GAP_NANOS),
+            gap_nanos: GAP_NANOS,
             frames: Vec::new(),
         }
     }

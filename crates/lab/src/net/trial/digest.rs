@@ -1,9 +1,9 @@
 //! The digest of a short capture: which segments were held back, and for how long.
 //!
 //! Held      data that waited for an acknowledgement. At the sender, Nagle's algorithm and a delayed
-//!           acknowledgement together have this signature: data is sent, no packet follows for at least 20
-//!           ms, a pure acknowledgement arrives, and a short segment is sent within 2 ms. If at most one
-//!           segment was in flight, the window did not hold the short segment back.
+//!           acknowledgement together have this signature: data is sent, no packet follows for a round trip
+//!           and at least 20 ms, a pure acknowledgement arrives, and a short segment is sent within 2 ms. If
+//!           at most one segment was in flight, the window did not hold the short segment back.
 //! Resent    bytes that were sent twice, because they were lost, or considered lost.
 //! Shut      the peer advertises a window of less than one segment.
 //! Receiver  a capture at the receiver shows the same, but the released segment follows a round trip after
@@ -14,8 +14,8 @@ use kiban_tcpip::wire::ip::version;
 use kiban_tcpip::wire::ipv4;
 use serde::{Deserialize, Serialize};
 
-/// The shortest gap that counts as a wait for a timer, ns.
-const GAP_NANOS: u64 = 20_000_000;
+/// How much longer than a round trip the shortest gap is that counts as a wait for a timer, ns.
+pub(in crate::net) const GAP_NANOS: u64 = 20_000_000;
 /// The longest time from an acknowledgement to the segment that it released, ns.
 const RELEASE_NANOS: u64 = 2_000_000;
 
@@ -81,7 +81,7 @@ impl Segment {
 pub struct Digest {
     /// The number of packets.
     pub packets: usize,
-    /// Gaps of 20 ms or longer while data was unacknowledged.
+    /// Gaps of 20 ms and, at the sender, a round trip, or longer, while data was unacknowledged.
     pub gaps: u64,
     /// Gaps in which data was held back until a delayed acknowledgement.
     pub held: u64,
@@ -101,16 +101,19 @@ impl Digest {
     pub fn of_received(segments: &[Segment], mss_bytes: u32, round_trip_us: f64) -> Digest {
         let swapped = segments.iter().map(|segment| Segment { sent: !segment.sent, ..*segment });
         let release_nanos = RELEASE_NANOS + (round_trip_us * 1e3) as u64;
-        Digest::read(&swapped.collect::<Vec<_>>(), mss_bytes, release_nanos)
+        Digest::read(&swapped.collect::<Vec<_>>(), mss_bytes, GAP_NANOS, release_nanos)
     }
 
-    /// Analyses a capture of a sender whose segments have at most `mss_bytes`.
-    pub fn of(segments: &[Segment], mss_bytes: u32) -> Digest {
-        Digest::read(segments, mss_bytes, RELEASE_NANOS)
+    /// Analyses a capture of a sender whose segments have at most `mss_bytes`, over a path with the given
+    /// round-trip time.
+    pub fn of(segments: &[Segment], mss_bytes: u32, round_trip_us: f64) -> Digest {
+        let gap_nanos = GAP_NANOS + (round_trip_us * 1e3) as u64;
+        Digest::read(segments, mss_bytes, gap_nanos, RELEASE_NANOS)
     }
 
-    /// Analyses packets from the sender's point of view. A released segment follows within `release_nanos`.
-    fn read(segments: &[Segment], mss_bytes: u32, release_nanos: u64) -> Digest {
+    /// Analyses packets from the sender's point of view. Gaps take at least `gap_nanos`, and a released
+    /// segment follows within `release_nanos`.
+    fn read(segments: &[Segment], mss_bytes: u32, gap_nanos: u64, release_nanos: u64) -> Digest {
         let mut digest = Digest { packets: segments.len(), window_min: u16::MAX, ..Digest::default() };
         let mut held_ms = Vec::new();
         let (mut sent_end, mut acknowledged): (Option<u32>, Option<u32>) = (None, None);
@@ -130,7 +133,7 @@ impl Digest {
             let is_again = segment.sent
                 && segment.bytes > 0
                 && sent_end.is_some_and(|end| (segment.sequence.wrapping_sub(end) as i32) < 0);
-            if gap >= GAP_NANOS && under_way > 0 {
+            if gap >= gap_nanos && under_way > 0 {
                 digest.gaps += 1;
                 if is_again {
                     digest.sent_again += 1;
@@ -243,10 +246,26 @@ mod tests {
                 (1, 0, 0, 1),
             ),
         ] {
-            let digest = Digest::of(&segments(rows), 1448);
+            let digest = Digest::of(&segments(rows), 1448, 100.0);
             let seen = (digest.gaps, digest.held, digest.sent_again, digest.others);
             assert_eq!(seen, expected, "{what}");
         }
+    }
+
+    #[test]
+    fn a_round_trip_is_no_gap() {
+        let rows = |wait: f64| {
+            segments(&[
+                (0.0, true, 100, 1, 40),
+                (wait, false, 1, 140, 0),
+                (wait + 0.1, true, 140, 1, 960),
+                (2.0 * wait, false, 1, 1100, 1),
+            ])
+        };
+        let seen = |wait| Digest::of(&rows(wait), 1448, 30_000.0);
+        assert_eq!((seen(30.5).gaps, seen(30.5).held), (0, 0));
+        // With a delayed acknowledgement.
+        assert_eq!((seen(71.0).gaps, seen(71.0).held), (2, 1));
     }
 
     #[test]
@@ -270,7 +289,7 @@ mod tests {
             (44.1, true, 30, 1, 960),
             (44.2, false, 1, 990, 1),
         ];
-        let digest = Digest::of(&segments(&rows), 1448);
+        let digest = Digest::of(&segments(&rows), 1448, 100.0);
         assert_eq!((digest.gaps, digest.held), (1, 1));
         assert!((digest.held_ms - 44.0).abs() < 0.01);
     }

@@ -42,7 +42,8 @@ pub(super) fn run(task: Task<'_>) -> Done {
     let server = task.client.end()?;
     let frames = frames(&mut whole);
     let stepped = whole.as_ref().is_some_and(|capture| capture.clock_stepped());
-    let digest = (task.captured && !stepped).then(|| Digest::of(&Segment::read_all(&frames), info.snd_mss));
+    let digest = (task.captured && !stepped)
+        .then(|| Digest::of(&Segment::read_all(&frames), info.snd_mss, task.path.round_trip_us));
     let evidence = task.evidence(Sending { seconds, given, info_before, info, counters }, server);
     Ok((Evidence { capture: digest, ..evidence }, frames))
 }

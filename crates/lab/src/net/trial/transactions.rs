@@ -90,7 +90,8 @@ pub(super) fn run(task: Task<'_>) -> Done {
         }
         let segments = Segment::read_all(capture.frames());
         // If the wall clock was adjusted during the capture, the gaps between timestamps are meaningless.
-        digest = (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss));
+        digest =
+            (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss, task.path.round_trip_us));
     }
     let frames = frames(&mut whole);
     let given = given(&data)?;
