@@ -42,6 +42,7 @@
  *                  was added to epoll or duplicated (dup) before it connected, the copy still refers to the
  *                  kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP) are the kernel's. */
 #include "board.h"
+#include <sys/resource.h>
 
 /* ---- The outcome of a connect ---- */
 
@@ -445,16 +446,29 @@ static int board_listen(int fd, int backlog) {
     return error ? fail(error) : done(kept, 0);
 }
 
+/* The maximum number of epoll instances from which a listener is removed. */
+#define EPOLLS 64
+
 /* Called when the board has stopped. Replaces the listener with a socket that is never readable, because the listener
- * would be readable forever although no connection arrives. */
+ * would be readable forever although no connection arrives. While another process has the listener open, it would also
+ * stay in the epoll instances of this one. So it is removed from them, and the new socket added, without events: those
+ * for which the program waits are not known here, and would not come. */
 static void replace_listener(int fd) {
-    int ends[2];
+    int ends[2], epolls[EPOLLS], count = 0;
+    struct rlimit files;
+    struct epoll_event none = {0};
     static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return;
+    int most = getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur > FILES ? FILES : (int)files.rlim_cur;
+    for (int file = 0; file < most && count < EPOLLS; file++)
+        if (!epoll_ctl(file, EPOLL_CTL_DEL, fd, &none))
+            epolls[count++] = file;
     /* Keep the other end open until the process exits. */
     if (!replace_file(fd, ends[0])) {
         note(fd, (struct known){.domain = AF_INET}, LISTENING);
+        while (count)
+            epoll_ctl(epolls[--count], EPOLL_CTL_ADD, fd, &none);
         if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
             errno = 0;
     }

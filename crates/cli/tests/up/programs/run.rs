@@ -173,6 +173,28 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     assert!(why.contains("no board"), "{why}");
 }
 
+#[test]
+fn forked_servers_are_quiet_after_the_board_has_stopped() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-stopped-server");
+    let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let program = format!("{TOOLS}{}", include_str!("python/stopped_server.py"));
+    let mut command = on_board(&dir, &["python3", "-c", &program]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it is installed");
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says lines");
+    assert_eq!(line, "ready\n");
+    board.signal("-KILL");
+    board.wait();
+    line.clear();
+    said.read_line(&mut line).expect("it says lines");
+    assert_eq!(line, "all is well\n");
+    assert!(child.wait().expect("it is a child of this process").success());
+}
+
 /// An iperf3 server, which refuses each client until it has finished with the previous one.
 struct Iperf {
     said: BufReader<ChildStdout>,
