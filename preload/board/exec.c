@@ -102,18 +102,19 @@ static bool is_privileged(int file, const struct stat *is) {
            (getuid() && fgetxattr(file, "security.capability", NULL, 0) > 0);
 }
 
-static const char *reason_of(int folder, const char *path, int flags, int depth);
+static const char *reason_of(int folder, const char *path, int flags, int depth, char *interpreter);
 
-/* Returns why the interpreter of a script cannot use this library, or NULL. `line` follows the `#!`. */
-static const char *reason_of_script(char *line, int depth) {
+/* Returns why the interpreter of a script cannot use this library, or NULL, and stores its path. `line` follows the `#!`. */
+static const char *reason_of_script(char *line, int depth, char *interpreter) {
     line += strspn(line, " \t");
     line[strcspn(line, " \t\n")] = 0;
-    return *line ? reason_of(AT_FDCWD, line, 0, depth + 1) : NULL;
+    strcpy(interpreter, line);
+    return *line ? reason_of(AT_FDCWD, line, 0, depth + 1, interpreter) : NULL;
 }
 
 /* Returns why a program cannot use this library, or NULL. Also NULL if it does not exist: libc reports that
  * error. */
-static const char *reason_of(int folder, const char *path, int flags, int depth) {
+static const char *reason_of(int folder, const char *path, int flags, int depth, char *interpreter) {
     char own[32] = "/proc/self/fd/";
     /* The longer member comes first, because only the first one is set to zero: it ends the text. */
     union {
@@ -135,7 +136,7 @@ static const char *reason_of(int folder, const char *path, int flags, int depth)
     const char *reason = NULL;
     ssize_t length = fstat(file, &is) || !S_ISREG(is.st_mode) ? 0 : pread(file, head.text, FIRST_LINE, 0);
     if (length > 2 && !memcmp(head.text, "#!", 2))
-        reason = reason_of_script(head.text + 2, depth);
+        reason = reason_of_script(head.text + 2, depth, interpreter);
     else if (length >= (ssize_t)sizeof head.elf && !memcmp(head.elf.e_ident, ELFMAG, SELFMAG))
         reason = is_privileged(file, &is) ? "runs with other privileges (set-user-ID, set-group-ID or capabilities)"
                                           : reason_of_elf(file, &head.elf);
@@ -146,12 +147,14 @@ static const char *reason_of(int folder, const char *path, int flags, int depth)
 /* Returns whether a program may be started. If not, prints the reason and sets errno to EACCES. */
 static bool may_start(int folder, const char *path, int flags) {
     int kept = errno;
-    const char *reason = board_path && !allows_host ? reason_of(folder, path, flags, 0) : NULL;
+    char interpreter[FIRST_LINE + 1] = "";
+    const char *reason = board_path && !allows_host ? reason_of(folder, path, flags, 0, interpreter) : NULL;
     if (!reason) {
         errno = kept;
         return true;
     }
-    const char *parts[] = {"kiban run: ", *path ? path : "the program", " ", reason,
+    const char *parts[] = {"kiban run: ", *path ? path : "the program", *interpreter ? ": its interpreter " : "",
+                           interpreter, " ", reason,
                            ", so it would use the host's network: not started (kiban run --allow-host-network starts it)\n"};
     struct iovec text[sizeof parts / sizeof *parts];
     for (size_t at = 0; at < sizeof parts / sizeof *parts; at++)

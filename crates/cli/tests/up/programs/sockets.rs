@@ -224,6 +224,7 @@ try:
 except OSError: os.execv(p, [p])",
     );
     let (pie, script, user) = (path("static-pie"), path("script"), path("set-user-id"));
+    let by_interpreter = format!("{script}: its interpreter {program} is statically linked");
     // execvp() passes over a directory.
     std::fs::create_dir_all(dir.0.join("directories/static")).expect("it is ours");
     let folders = format!("PATH={}:{}", path("directories"), dir.0.display());
@@ -232,7 +233,7 @@ except OSError: os.execv(p, [p])",
         (vec![&program[..]], "is statically linked"),
         (vec![&pie], "is statically linked"),
         (vec!["sh", "-c", &program], "is statically linked"),
-        (vec![&script], "is statically linked"),
+        (vec![&script], &by_interpreter),
         (vec!["python3", "-c", &all_open], "cannot be examined: the process has too many open files"),
     ]);
     if rustix::process::geteuid().is_root() {
