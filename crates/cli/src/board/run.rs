@@ -12,6 +12,7 @@
 
 use crate::board::control::{query_status, unavailable_reason};
 use crate::nic::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
+use crate::output::note;
 use clap::Args;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_service::control::ControlClient;
@@ -32,6 +33,11 @@ const NAME_SERVERS_MAX: usize = 3;
 /// `host` starts programs that cannot use the board, on the host's network.
 const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 
+/// A shell that evaluates the output of `--env` has not loaded the library, which would check the programs
+/// that it starts.
+const SHELL_IS_UNCHECKED: &str = "kiban run: this shell also starts programs that cannot use the board \
+     (statically linked, Go, set-user-ID), on the host's network; `kiban run -- sh` is a shell that does not";
+
 /// Run a program on the TCP of a running board.
 ///
 /// The program's connections go through the board if the board has a route to the destination, and it
@@ -40,14 +46,16 @@ const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 /// (root may use any user's board), with a service of kind "sockets" in its configuration.
 ///
 /// Programs that cannot use the board (statically linked, written in Go, set-user-ID) are not started,
-/// because they would use the host's network.
+/// because they would use the host's network. A shell that evaluates the output of --env does start them: use
+/// a shell under `kiban run` instead.
 #[derive(Args)]
 #[command(override_usage = "kiban run [OPTIONS] -- PROGRAM [ARGUMENT]...\n       kiban run [OPTIONS] --env")]
 #[command(after_help = "Examples:\
         \n  kiban run -- curl http://10.9.0.1/\
         \n  kiban run -- iperf3 -c 10.9.0.1\
         \n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\
-        \n  eval \"$(kiban run --env)\"                          for all programs in this shell\
+        \n  kiban run -- bash                                  a shell, for all programs started from it\
+        \n  eval \"$(kiban run --env)\"                          for all programs in this shell; does not refuse any\
         \n\nVariables:\
         \n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\
         \n  KIBAN_NAME_SERVERS=ADDRESS… name servers instead of those that the board has leased by DHCP, or of\
@@ -91,6 +99,8 @@ impl Run {
             }
             if self.allow_host_network {
                 text += &format!("export {UNSERVED_VARIABLE}=host\n");
+            } else {
+                note!("{SHELL_IS_UNCHECKED}");
             }
             return crate::output::print(&text).map(|()| ExitCode::SUCCESS);
         };

@@ -247,12 +247,22 @@ except OSError: os.execv(p, [p])",
         assert!(listener.accept().is_err(), "{words:?} has used the host's network");
     }
     // If it is allowed, the program uses the host's network. A dynamically linked program uses the board.
-    let mut allowed =
-        dir.command(&["run", "--board", "lab", "--allow-host-network", "--", "sh", "-c", &program]);
-    allowed.env("KIBAN_VERBS_LIB", &*super::run::LIBRARY);
+    let started = |more: &[&str]| {
+        let mut command = dir.command(&["run", "--board", "lab"]);
+        command.args(more).env("KIBAN_VERBS_LIB", &*super::run::LIBRARY);
+        command
+    };
+    let allowed = started(&["--allow-host-network", "--", "sh", "-c", &program]);
     for (command, from) in [(allowed, "10.9.0.1"), (on_board(&dir, &[&path("dynamic")]), "10.9.0.2")] {
         let output = told(command);
         assert!(output.status.success(), "{}", text(&output));
         assert_eq!(listener.accept().expect("it has connected").1.ip().to_string(), from);
+    }
+    // A shell that takes over the environment starts all programs. The user is told.
+    for (more, is_told) in [(&["--env"][..], true), (&["--env", "--allow-host-network"], false)] {
+        let output = told(started(more));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.contains("on the host's network; `kiban run -- sh`"), is_told, "{said}");
+        assert!(output.status.success() && text(&output).contains("export KIBAN_SOCKETS="));
     }
 }
