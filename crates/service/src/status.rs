@@ -32,7 +32,7 @@ pub struct Status {
     /// TCP sessions, by state.
     pub sessions: Counters,
     /// The TCP sessions that carried data last, at most [`CONNECTIONS_MAX`].
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(default)]
     pub connections: Vec<Connection>,
     /// The shards, if the board is divided. Everything else sums them up.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

@@ -180,6 +180,7 @@ fn forked_servers_are_quiet_after_the_board_has_stopped() {
     }
     let dir = TestDir::new("run-stopped-server");
     let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
+    assert_eq!(board.status()["connections"].as_array().map(Vec::len), Some(0));
     let program = format!("{TOOLS}{}", include_str!("python/stopped_server.py"));
     let mut command = on_board(&dir, &["python3", "-c", &program]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it is installed");
