@@ -5,6 +5,7 @@
  *     options.c   socket options
  *     exec.c      programs that cannot use the board
  *     request.c   requests to the board; reads addresses and tests them (read_name(), is_loopback())
+ *     channel.c   requests of programs that have given up root
  *     more.c      MSG_MORE
  *     late.c      the helper process that waits for a late reply
  *     datagrams.c datagram sockets
@@ -28,7 +29,7 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
 enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11, ASK_INFO = 12 };
-enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16, ASK_CONNECT_FAST = 17, ASK_MEMBER = 18 };
+enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16, ASK_CONNECT_FAST = 17, ASK_MEMBER = 18, ASK_CHANNEL = 20 };
 /* The maximum number of bytes of data in ASK_CONNECT_FAST, and the slot of the reply if the SYN waits for data. */
 #define FAST_OPEN_BYTES_MAX 16384
 #define SYN_WAITS UINT32_MAX
@@ -131,6 +132,8 @@ int outcome_of_hangup(int file);
 char *write_number(char *to, int number);
 bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
+int connect_by_path(int socket);
+int patience_of(int fd);
 int begin_to_ask(int socket, const struct entry *entry);
 int begin_to_ask_with(int socket, const struct entry *entry, const struct msghdr *data, size_t *bytes);
 int ask(const struct entry *entry, struct entry *reply, int *file);
@@ -141,6 +144,12 @@ void copy_inline(int from, int to);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);
 short ready_for(int file, short events);
+
+/* ---- channel.c ---- */
+
+void begin_channel(void);
+int find_channel(void);
+int connect_over_channel(int channel, int socket);
 
 /* ---- datagrams.c ---- */
 

@@ -276,15 +276,6 @@ static int ask_for_connect(int fd, bool waits, struct later *later, struct entry
     return errno == EAGAIN || errno == EINTR ? errno : ECONNABORTED;
 }
 
-/* Returns how long a blocking connect() may wait, in ms; -1 means forever. */
-static int patience_of(int fd) {
-    struct timeval time = {0};
-    socklen_t length = sizeof time;
-    if (libc.getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, &length) || (!time.tv_sec && !time.tv_usec))
-        return -1;
-    return time.tv_sec < 1000000 ? (int)(time.tv_sec * 1000 + (time.tv_usec + 999) / 1000) : 1000000000;
-}
-
 static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, const struct sockaddr *name,
                             socklen_t length);
 
@@ -840,6 +831,7 @@ OURS ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t of
 static void begin(void) {
     read_board_path();
     begin_exec();
+    begin_channel();
     begin_datagrams();
 }
 

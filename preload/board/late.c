@@ -146,21 +146,24 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
     static char waste[16384];
     struct entry reply = {0};
     /* Close all other files of the program. A pipe, for example, would not reach its end while a copy is open. */
-    int keep[3] = {later->own, later->asker, later->end};
-    for (int i = 0; i < 2; i++)
-        for (int j = i + 1; j < 3; j++)
+    int channel = later->has_asked ? -1 : find_channel();
+    int keep[4] = {later->own, later->asker, later->end, channel < 0 ? later->end : channel};
+    for (int i = 0; i < 3; i++)
+        for (int j = i + 1; j < 4; j++)
             if (keep[j] < keep[i]) {
                 int other = keep[i];
                 keep[i] = keep[j];
                 keep[j] = other;
             }
-    for (int i = 0, first = 0; i <= 3; i++) {
-        unsigned last = i < 3 ? (unsigned)keep[i] - 1 : ~0u;
-        if (i == 3 || keep[i] > first)
+    for (int i = 0, first = 0; i <= 4; i++) {
+        unsigned last = i < 4 ? (unsigned)keep[i] - 1 : ~0u;
+        if (i == 4 || keep[i] > first)
             syscall(SYS_close_range, first, last, 0);
-        first = i < 3 ? keep[i] + 1 : 0;
+        first = i < 4 ? keep[i] + 1 : 0;
     }
     int file = connect_later(later, &reply);
+    if (channel >= 0)
+        close(channel);
     put(&reply, REMOTE, &later->known.name[REMOTE]);
     store_reply(later->end, file < 0 ? -file : 0, &reply);
     if (file < 0)

@@ -117,14 +117,16 @@ int tell_name(const union name *name, struct sockaddr *target, socklen_t *length
  * root. */
 bool read_entry_name(int fd, struct entry *entry) {
     struct entry_name name;
-    struct ucred peer = {0};
+    struct ucred peer = {0}, board;
     struct stat door;
     int kept = errno;
-    socklen_t length = sizeof name, peer_length = sizeof peer;
+    socklen_t length = sizeof name, peer_length = sizeof peer, board_length = sizeof board;
     bool is_it = !libc.getpeername(fd, (struct sockaddr *)&name, &length) && length == sizeof name &&
                  name.family == AF_UNIX && !name.zero && !memcmp(name.tag, ENTRY_TAG, sizeof name.tag) &&
                  !libc.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) &&
-                 (!peer.uid || peer.uid == geteuid() || (!stat(board_path, &door) && peer.uid == door.st_uid));
+                 (!peer.uid || peer.uid == geteuid() || (!stat(board_path, &door) && peer.uid == door.st_uid) ||
+                  (!libc.getsockopt(find_channel(), SOL_SOCKET, SO_PEERCRED, &board, &board_length) &&
+                   peer.uid == board.uid));
     if (is_it)
         *entry = name.entry;
     errno = kept;
@@ -226,6 +228,19 @@ static int board_address(struct sockaddr_un *name) {
     return folder;
 }
 
+/* Connects a new socket to the board. Returns 0, EAGAIN if the board's backlog is full, or another error number. */
+int connect_by_path(int socket) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int folder = board_address(&name);
+    /* An empty path would be an abstract name. */
+    int error = *name.sun_path ? 0 : ENOENT;
+    while (!error && libc.connect(socket, (struct sockaddr *)&name, sizeof name))
+        error = errno == EINTR ? 0 : errno;
+    if (folder >= 0)
+        close(folder);
+    return error;
+}
+
 int begin_to_ask(int socket, const struct entry *entry) { return begin_to_ask_with(socket, entry, NULL, NULL); }
 
 /* Connects a new socket to the board and sends a request, followed by data. Its first parts are sent, up to
@@ -244,14 +259,9 @@ int begin_to_ask_with(int socket, const struct entry *entry, const struct msghdr
     }
     if (data)
         *bytes = FAST_OPEN_BYTES_MAX - room;
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    int folder = board_address(&name);
-    /* An empty path would be an abstract name. */
-    int error = *name.sun_path ? 0 : ENOENT;
-    while (!error && libc.connect(socket, (struct sockaddr *)&name, sizeof name))
-        error = errno == EINTR ? 0 : errno;
-    if (folder >= 0)
-        close(folder);
+    int error = connect_by_path(socket), channel;
+    if (error && error != EAGAIN && (channel = find_channel()) >= 0)
+        error = connect_over_channel(channel, socket);
     if (error)
         return error == ENOENT || error == ECONNREFUSED ? board_unreachable() : error;
     while (libc.sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
@@ -294,6 +304,15 @@ int ask(const struct entry *entry, struct entry *reply, int *file) {
     error = error ? error : answer_soon(asker, reply, file, PATIENCE_SECONDS * 1000);
     close(asker);
     return error == EAGAIN ? ENETDOWN : error;
+}
+
+/* Returns how long a blocking connect() may wait, in ms; -1 means forever. */
+int patience_of(int fd) {
+    struct timeval time = {0};
+    socklen_t length = sizeof time;
+    if (libc.getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, &length) || (!time.tv_sec && !time.tv_usec))
+        return -1;
+    return time.tv_sec < 1000000 ? (int)(time.tv_sec * 1000 + (time.tv_usec + 999) / 1000) : 1000000000;
 }
 
 bool is_blocking(int fd) { return !(fcntl(fd, F_GETFL) & O_NONBLOCK); }

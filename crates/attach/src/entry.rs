@@ -196,6 +196,10 @@ pub enum Request {
         /// The remote address and port.
         remote: SocketAddr,
     },
+    /// Turns the connection that carries the request into a channel. Each further such request on it is
+    /// answered by [`Indication::Option`] with a descriptor: a connection for another request, as if the
+    /// process that has opened the channel had connected. For processes that may no longer connect.
+    Channel,
     /// Requests the statistics of a slot's stream; answered by [`Indication::Statistics`], once for each
     /// piece.
     QueryStatistics {
@@ -429,6 +433,7 @@ impl Request {
                 Fields { what: 12, local: Some(local), remote: Some(remote), ..none }
             }
             Request::QueryStatistics { slot } => Fields { what: 13, slot, ..none },
+            Request::Channel => Fields { what: 20, ..none },
             Request::CheckListen { listener, local } => {
                 Fields { what: 19, listener, local: Some(local), ..none }
             }
@@ -481,6 +486,7 @@ impl Request {
             18 => Request::Member { local: local?, tag: slot, group: remote?, joins: code != 0 },
             17 => Request::ConnectFast { local, remote: remote? },
             19 => Request::CheckListen { listener, local: local? },
+            20 => Request::Channel,
             _ => return None,
         })
     }

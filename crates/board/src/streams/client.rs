@@ -415,6 +415,7 @@ impl<C: Chunk> ClientStreams<C> {
             | Request::SetRemote { .. }
             | Request::QueryRemote { .. }
             | Request::Member { .. }
+            | Request::Channel
             | Request::ConnectFast { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {

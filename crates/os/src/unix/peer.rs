@@ -12,7 +12,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Bytes per read from a socket that is being closed, and the maximum number of such reads.
 const DRAIN_BYTES: usize = 16 << 10;
@@ -91,6 +91,8 @@ pub struct Peer {
     closer: Closer,
     /// A lock held across peek and receive, so that the same thread does both.
     turn: Mutex<()>,
+    /// The socket over which a process has received the other end of this one.
+    over: Option<Arc<Peer>>,
 }
 
 impl Peer {
@@ -103,13 +105,36 @@ impl Peer {
         Peer::with(socket, may_hold_files, Closer::of_called())
     }
 
+    /// Wraps one end of a pair whose other end is sent over `channel`.
+    ///
+    /// # Errors
+    /// A system call failed.
+    pub fn over(channel: Arc<Peer>, socket: OwnedFd) -> io::Result<Peer> {
+        let mut peer = Peer::new(socket)?;
+        peer.over = Some(channel.over.clone().unwrap_or(channel));
+        Ok(peer)
+    }
+
+    /// Returns the socket whose credentials (SO_PEERCRED) are those of the client: this one, or the one over
+    /// which the client has received its end.
+    pub fn connected(&self) -> &Peer {
+        self.over.as_deref().unwrap_or(self)
+    }
+
     pub(super) fn with(socket: OwnedFd, may_hold_files: bool, closer: Closer) -> io::Result<Peer> {
         let prepared = rustix::net::sockopt::socket_type(&socket).and_then(|kind| {
             rustix::net::sockopt::set_socket_oobinline(&socket, true)?;
             Ok(kind)
         });
         match prepared {
-            Ok(kind) => Ok(Peer { socket: Some(socket), kind, may_hold_files, closer, turn: Mutex::new(()) }),
+            Ok(kind) => Ok(Peer {
+                socket: Some(socket),
+                kind,
+                may_hold_files,
+                closer,
+                turn: Mutex::new(()),
+                over: None,
+            }),
             Err(error) => {
                 hang_up(socket, &closer);
                 Err(error.into())

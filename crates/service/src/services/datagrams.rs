@@ -256,7 +256,7 @@ impl Datagrams {
         if remote.is_some_and(|remote| host.source_for(remote.ip()).is_none()) {
             return Err((socket, EndReason::NoRoute));
         }
-        let user = user_of(&socket);
+        let user = user_of(socket.connected());
         let shared_by = user.filter(|_| shares.reuse_port);
         let reuse_address = shares.reuse_address;
         let shared = self.shared_at(local, reuse_address, shared_by, user);

@@ -26,6 +26,8 @@
 //! Listen           a request passes through the shards in turn, and shard 0, which has checked it first, is
 //!                  the last to listen: a handshake never begins on shard 0, for a shard that does not listen
 //!                  yet, and ends on that shard.
+//! Channels         a program that gives up root can no longer connect to the socket. It has opened a channel
+//!                  before, on which it gets connections from the board ([`Request::Channel`]).
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
@@ -63,6 +65,8 @@ const RELAYS: u64 = 1 << 62;
 /// The maximum number of concurrent requests, and the timeout of each.
 const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The maximum number of channels.
+const CHANNELS_MAX: usize = 256;
 /// The maximum number of clients accepted in one call.
 const CALLERS_MAX: usize = 64;
 /// The maximum number of pending Fast Open connections of a listener (Linux: `net.core.somaxconn`).
@@ -150,6 +154,7 @@ pub struct Sockets {
     files: EpollSet,
     entrance: Entrance<UnixListener>,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
+    channels: BTreeMap<u64, (Arc<Peer>, Owner)>,
     /// The parts on other shards, if the board is divided.
     link: Option<ShardLink<Handed>>,
     /// The shard to which the next stream is passed.
@@ -186,6 +191,7 @@ impl Sockets {
             files: EpollSet::new()?,
             entrance: Entrance::default(),
             askers: BTreeMap::new(),
+            channels: BTreeMap::new(),
             link,
             next_shard: 0,
             is_closed: false,
@@ -207,20 +213,70 @@ impl Sockets {
     fn on_door(&mut self, now: Instant) {
         for _ in 0..CALLERS_MAX {
             let Some(socket) = self.entrance.next(&self.files, UnixListener::accept) else { return };
-            let process = process_of(&socket);
-            let number = self.next;
-            self.next += 1;
-            let watch = || self.files.watch(&socket, number, Interest::READ);
-            match admit("requests", self.askers.len(), ASKERS_MAX, watch) {
-                Ok(()) => {
-                    self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
-                }
-                Err(why) => {
-                    self.lines.log_disconnect(&socket, why);
-                    self.counters.refused += 1;
-                }
+            let owner = Owner::process(process_of(&socket));
+            self.add_asker(socket, owner, now);
+        }
+    }
+
+    /// Waits for the request of a client. Returns whether the client is admitted.
+    fn add_asker(&mut self, socket: Peer, owner: Owner, now: Instant) -> bool {
+        let number = self.next;
+        self.next += 1;
+        let watch = || self.files.watch(&socket, number, Interest::READ);
+        if let Err(why) = admit("requests", self.askers.len(), ASKERS_MAX, watch) {
+            self.lines.log_disconnect(socket.connected(), why);
+            self.counters.refused += 1;
+            return false;
+        }
+        self.askers.insert(number, (socket, owner, now + PATIENCE));
+        true
+    }
+
+    /// Turns a client's connection into a channel.
+    fn add_channel(&mut self, Caller { number, socket, owner }: Caller) {
+        let watch = || self.files.watch(&socket, number, Interest::READ);
+        match admit("channels", self.channels.len(), CHANNELS_MAX, watch) {
+            Ok(()) => drop(self.channels.insert(number, (Arc::new(socket), owner))),
+            Err(why) => {
+                self.lines.log_disconnect(socket.connected(), why);
+                self.counters.refused += 1;
             }
         }
+    }
+
+    /// Handles a request for a connection on a channel, or the channel's end.
+    fn on_channel(&mut self, number: u64, now: Instant) {
+        let Some((channel, owner)) = self.channels.get(&number).cloned() else { return };
+        let mut entry = [0; ENTRY_BYTES];
+        let rule = match channel.receive(&mut entry) {
+            Ok(ENTRY_BYTES) if Request::read(&entry) == Some(Request::Channel) => {
+                let pair =
+                    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
+                let made = pair.map_err(io::Error::from).and_then(|(ours, theirs)| {
+                    let ours = Peer::over(channel.clone(), ours)?;
+                    Ok(self.add_asker(ours, owner, now).then_some(theirs))
+                });
+                let (reply, file) = match made.ok().flatten() {
+                    Some(file) => (Indication::Option { value: 0 }, Some(file)),
+                    None => (Indication::Ended { slot: 0, why: EndReason::TooMany }, None),
+                };
+                // If replies that no process has received fill the channel, the client receives one of those.
+                let _ = send_indication(channel.as_fd(), reply, file.as_ref());
+                return;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Ok(0) => None,
+            // It has ended with a reply that no process has received.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+            Ok(_) => Some("invalid request".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(rule) = rule {
+            self.lines.log_disconnect(&*channel, rule);
+            self.counters.errors += 1;
+        }
+        let _ = self.files.forget(&*channel);
+        self.channels.remove(&number);
     }
 
     /// Disconnects clients whose request is overdue; if `now` is `None`, disconnects all that have not sent
@@ -231,7 +287,10 @@ impl Sockets {
             let stays = now.is_some_and(|now| *until > now);
             if !stays {
                 if now.is_some() {
-                    lines.log_disconnect(&*socket, format!("no request within {} s", PATIENCE.as_secs()));
+                    lines.log_disconnect(
+                        socket.connected(),
+                        format!("no request within {} s", PATIENCE.as_secs()),
+                    );
                 }
                 let _ = files.forget(&*socket);
             }
@@ -259,8 +318,8 @@ impl Sockets {
             match received {
                 // A client that only checks whether the service exists disconnects without sending a request.
                 Ok(0) => return,
-                Ok(_) => self.lines.log_disconnect(&socket, "invalid request"),
-                Err(error) => self.lines.log_disconnect(&socket, error),
+                Ok(_) => self.lines.log_disconnect(socket.connected(), "invalid request"),
+                Err(error) => self.lines.log_disconnect(socket.connected(), error),
             }
             self.counters.errors += 1;
             return;
@@ -272,8 +331,10 @@ impl Sockets {
                 link.pass(shard, Handed::Request(caller, ask, data.to_vec()));
             }
             _ => {
-                self.lines
-                    .log_disconnect(&caller.socket, format!("too many requests wait for shard {shard}"));
+                self.lines.log_disconnect(
+                    caller.socket.connected(),
+                    format!("too many requests wait for shard {shard}"),
+                );
                 self.counters.refused += 1;
             }
         }
@@ -311,12 +372,13 @@ impl Sockets {
     /// Carries out a client's request.
     fn answer(&mut self, caller: Caller, ask: Request, data: &[u8], host: &mut Host<'_>, now: Instant) {
         let Caller { number, socket, owner } = caller;
-        let user = || user_of(&socket);
+        let user = || user_of(socket.connected());
         let (indication, file) = match ask {
             Request::Connect { local, remote, .. } => self.connect((owner, local, remote), None, host, now),
             Request::ConnectFast { local, remote } => {
                 self.connect((owner, local, remote), Some(data), host, now)
             }
+            Request::Channel => return self.add_channel(Caller { number, socket, owner }),
             Request::Listen { local, shares, .. } => {
                 let user = if shares { user() } else { None };
                 return self.begin_to_listen(Caller { number, socket, owner }, (local, user), host);
@@ -365,7 +427,7 @@ impl Sockets {
                 return;
             }
             _ => {
-                self.lines.log_disconnect(&socket, "invalid request");
+                self.lines.log_disconnect(socket.connected(), "invalid request");
                 self.counters.errors += 1;
                 return;
             }
@@ -784,6 +846,9 @@ impl Service for Sockets {
         self.is_closed = true;
         self.entrance.close();
         self.remove_askers(None);
+        for (channel, _) in std::mem::take(&mut self.channels).into_values() {
+            let _ = self.files.forget(&*channel);
+        }
         for listener in std::mem::take(&mut self.listeners).into_values() {
             let _ = self.files.forget(&*listener.socket);
             let _ = host.unlisten(listener.number);
@@ -823,6 +888,7 @@ impl Service for Sockets {
                 number if datagrams.on_ready(number, host, files, counters) => {}
                 number if relays.on_ready(number, host, files, counters, now) => {}
                 number if self.listeners.contains_key(&number) => self.on_listener(number, host),
+                number if self.channels.contains_key(&number) => self.on_channel(number, now),
                 number => self.on_asker(number, host, now),
             }
         }

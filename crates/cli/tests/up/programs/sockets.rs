@@ -108,6 +108,13 @@ fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
     }
 }
 
+#[test]
+fn programs_that_drop_root_keep_the_board() {
+    if enter() {
+        succeeds("run-drop-root", include_str!("python/drop_root.py"));
+    }
+}
+
 /// Requests about a stream are for the shard that has it, and listeners are on all shards.
 #[test]
 fn sockets_behave_in_the_same_way_on_a_board_of_several_shards() {
