@@ -34,6 +34,10 @@ enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16, ASK_CONNECT_FAST = 1
 #define FAST_OPEN_BYTES_MAX 16384
 #define SYN_WAITS UINT32_MAX
 enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
+/* In the code of ASK_LISTEN: IPV6_V6ONLY. The other bit is SO_REUSEPORT. */
+#define LISTENS_V6_ONLY 2
+/* The same of ASK_BIND. The other bits are SO_REUSEADDR and SO_REUSEPORT. */
+#define BINDS_V6_ONLY 4
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7, IN_USE = 8 };
 
@@ -59,7 +63,7 @@ union name {
     struct sockaddr_in6 in6;
 };
 /* The number of options in options.c. */
-#define OPTIONS 20
+#define OPTIONS 21
 struct known {
     uint64_t device, inode;
     union name name[2];
@@ -123,6 +127,7 @@ union name name_of(const struct entry *entry, int end, int domain);
 bool read_entry_name(int fd, struct entry *entry);
 bool is_loopback(const struct entry *entry, int end);
 bool is_unspecified(const struct entry *entry, int end);
+bool is_mapped_in_vain(int fd, int domain, const struct entry *entry, int end);
 int tell_name(const union name *name, struct sockaddr *target, socklen_t *length);
 int tell(void *target, socklen_t *length, const void *value, socklen_t bytes);
 socklen_t length_of(int domain);
@@ -196,6 +201,7 @@ void begin_exec(void);
 int option_at(int level, int name);
 int read_option(int at, const void *value, socklen_t length, uint32_t *to);
 int tell_option(int at, uint32_t value, void *target, socklen_t *length);
+bool is_v6_only(int fd);
 void read_options(int fd, uint32_t *values);
 int set_option(int at, const struct known *known, bool is_listener, uint32_t value);
 int set_more(const struct known *known, bool is_on);

@@ -182,6 +182,8 @@ static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
     if (bound_name(fd, &found, &bound))
         return fail(EINVAL);
     put(&entry, LOCAL, &known.name[LOCAL]);
+    if (is_mapped_in_vain(fd, domain, &entry, LOCAL))
+        return fail(EINVAL);
     if (is_loopback(&entry, LOCAL))
         return libc.bind(fd, name, length);
     error = note(fd, known, BOUND);
@@ -230,6 +232,7 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
     socklen_t length = sizeof shares;
     if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shares, &length))
         entry.code = shares != 0;
+    entry.code |= is_v6_only(fd) ? LISTENS_V6_ONLY : 0;
     int file = -1, error = ask(&entry, &reply, &file);
     if (error)
         return error;
@@ -349,6 +352,8 @@ static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, i
     if (error)
         return fail(error);
     put(&entry, REMOTE, &remote);
+    if (is_mapped_in_vain(fd, domain, &entry, REMOTE))
+        return fail(ENETUNREACH);
     if (is_loopback(&entry, REMOTE))
         return connect_in_kernel(fd, &found, message, is_fast, flags);
     if (fd >= FILES)
@@ -613,7 +618,10 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     uint32_t number;
     if (find_datagrams(fd, &found))
         return set_datagram_option(fd, &found, level, option, value, length);
-    bool is_ours = find_or_adopt(fd, &found) && found.state != BOUND;
+    bool is_known = find_or_adopt(fd, &found), is_ours = is_known && found.state != BOUND;
+    /* The kernel does not know yet that the socket is bound. */
+    if (is_known && !is_ours && at >= 0 && is_too_late(at, BOUND))
+        return fail(EINVAL);
     if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
         (is_ours || stream_family(fd)))
         return fail(ENOPROTOOPT);

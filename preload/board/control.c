@@ -29,7 +29,7 @@
 enum {
     HOPS4, CLASS4, INFO4, TELLS_HOPS4, TELLS_CLASS4, ERRORS4, MTU4,
     HOPS6, CLASS6, INFO6, TELLS_HOPS6, TELLS_CLASS6, ERRORS6, MTU6,
-    SEGMENT, GRO, STAMP, STAMP_NS, REUSE_ADDRESS, REUSE_PORT, DATAGRAM_OPTIONS
+    SEGMENT, GRO, STAMP, STAMP_NS, REUSE_ADDRESS, REUSE_PORT, V6_ONLY, DATAGRAM_OPTIONS
 };
 _Static_assert(DATAGRAM_OPTIONS <= OPTIONS, "a record has room for them");
 
@@ -57,6 +57,7 @@ static const struct {
     [STAMP_NS] = {SOL_SOCKET, SO_TIMESTAMPNS, INT32_MIN, INT32_MAX},
     [REUSE_ADDRESS] = {SOL_SOCKET, SO_REUSEADDR, INT32_MIN, INT32_MAX},
     [REUSE_PORT] = {SOL_SOCKET, SO_REUSEPORT, INT32_MIN, INT32_MAX},
+    [V6_ONLY] = {IPPROTO_IPV6, IPV6_V6ONLY, INT32_MIN, INT32_MAX},
 };
 
 static int option_of(int level, int name) {
@@ -126,7 +127,8 @@ int set_datagram_option(int fd, struct found *found, int level, int name, const 
         return fail(EINVAL);
     else
         memcpy(&number, value, sizeof number);
-    if (number < options[at].least || number > options[at].most || (at == HOPS4 && !number))
+    if (number < options[at].least || number > options[at].most || (at == HOPS4 && !number) ||
+        at == V6_ONLY)
         return fail(EINVAL);
     uint32_t *values = found->known.options;
     if (at == STAMP || at == STAMP_NS)

@@ -133,6 +133,7 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
         if (!libc.getsockopt(fd, SOL_SOCKET, at ? SO_REUSEPORT : SO_REUSEADDR, &shares, &length) && shares)
             entry.code |= 1 << at;
     }
+    entry.code |= is_v6_only(fd) ? BINDS_V6_ONLY : 0;
     if (remote) {
         entry.family[REMOTE] = remote->family[REMOTE];
         entry.port[REMOTE] = remote->port[REMOTE];
@@ -188,7 +189,7 @@ static int choose(int fd, int family, const union name *remote, struct found *fo
     union name local;
     socklen_t length = sizeof local;
     put(&entry, REMOTE, remote);
-    if (is_loopback(&entry, REMOTE) || is_group(&entry, REMOTE) || is_unspecified(&entry, REMOTE))
+    if (is_mapped_in_vain(fd, family, &entry, REMOTE) || is_loopback(&entry, REMOTE) || is_group(&entry, REMOTE) || is_unspecified(&entry, REMOTE))
         return -1;
     memset(&local, 0, sizeof local);
     if (libc.getsockname(fd, &local.any, &length))
@@ -213,7 +214,7 @@ bool bind_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *
         return false;
     put(&entry, LOCAL, &local);
     bool is_bound = !libc.getsockname(fd, &bound.any, &bound_length) && bound.in.sin_port;
-    if (is_bound || is_loopback(&entry, LOCAL) || is_group(&entry, LOCAL) ||
+    if (is_bound || is_mapped_in_vain(fd, family, &entry, LOCAL) || is_loopback(&entry, LOCAL) || is_group(&entry, LOCAL) ||
         (is_unspecified(&entry, LOCAL) && !entry.port[LOCAL]))
         return false;
     int error = bind_on_board(fd, family, &local, NULL, &found);

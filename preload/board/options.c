@@ -35,6 +35,7 @@ static const struct option {
     {SOL_SOCKET, SO_REUSEPORT, 18, 0},
     {IPPROTO_TCP, TCP_FASTOPEN, 19, 0},
     {IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 20, 0},
+    {IPPROTO_IPV6, IPV6_V6ONLY, 21, 0},
 };
 
 /* The code of MSG_MORE, which is set like an option. */
@@ -50,7 +51,7 @@ int option_at(int level, int name) {
 
 /* Whether a value lies in the range of an option, as in Linux. */
 static bool is_valid(const struct option *option, int value) {
-    if (option->level == IPPROTO_IPV6)
+    if (option->level == IPPROTO_IPV6 && option->name == IPV6_TCLASS)
         return value >= -1 && value <= 255;
     if (option->level != IPPROTO_TCP)
         return true;
@@ -74,6 +75,8 @@ static bool is_valid(const struct option *option, int value) {
 /* Returns what Linux stores of a value. */
 static uint32_t stored(const struct option *option, int value) {
     enum { LINGER2_MAX = 120 };
+    if (option->level == IPPROTO_IPV6 && option->name == IPV6_V6ONLY)
+        return value != 0;
     /* The two low bits are ECN, which belongs to TCP. */
     if (option->level == IPPROTO_IP || option->level == IPPROTO_IPV6)
         return value < 0 && option->level == IPPROTO_IPV6 ? 0 : (uint32_t)value & 0xfc;
@@ -119,6 +122,13 @@ int tell_option(int at, uint32_t value, void *target, socklen_t *length) {
     if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET)
         return tell(target, length, &linger, sizeof linger);
     return tell(target, length, &value, sizeof value);
+}
+
+/* Returns whether a socket of the kernel has IPV6_V6ONLY. */
+bool is_v6_only(int fd) {
+    int value = 0;
+    socklen_t length = sizeof value;
+    return !libc.getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &value, &length) && value;
 }
 
 /* Reads the options of a kernel socket. */
@@ -195,6 +205,9 @@ void send_options(const struct known *known, bool is_listener) {
 /* Returns whether it is too late to set an option, as in Linux. */
 bool is_too_late(int at, enum state state) {
     bool is_open = state == CONNECTING || state == CONNECTED, is_tcp = options[at].level == IPPROTO_TCP;
+    /* Its effect is on binding (ipv6(7)). */
+    if (options[at].level == IPPROTO_IPV6 && options[at].name == IPV6_V6ONLY)
+        return state != NOTHING && state != FAILED;
     return (is_tcp && options[at].name == TCP_FASTOPEN && is_open) ||
            (is_tcp && options[at].name == TCP_FASTOPEN_CONNECT && (is_open || state == LISTENING));
 }

@@ -102,6 +102,11 @@ bool is_unspecified(const struct entry *entry, int end) {
     return !memcmp(entry->address[end], zero, 16);
 }
 
+/* Returns whether an address is an IPv4-mapped one, and the kernel's socket has IPV6_V6ONLY. */
+bool is_mapped_in_vain(int fd, int domain, const struct entry *entry, int end) {
+    return domain == AF_INET6 && entry->family[end] == 4 && is_v6_only(fd);
+}
+
 int tell_name(const union name *name, struct sockaddr *target, socklen_t *length) {
     socklen_t whole = name->any.sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     if (!target || !length) {

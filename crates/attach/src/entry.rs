@@ -28,6 +28,8 @@ pub struct Sharing {
     /// `SO_REUSEPORT`: sockets of the same user that have set this, too. A hash of the addresses of a
     /// datagram selects its socket.
     pub reuse_port: bool,
+    /// `IPV6_V6ONLY`: a socket at `::` receives no IPv4, so another one may have the IPv4 addresses.
+    pub v6_only: bool,
 }
 
 /// Maximum number of bytes of data in a [`Request::ConnectFast`].
@@ -54,11 +56,13 @@ pub enum Request {
         /// A listener number that is not in use.
         listener: u16,
         /// The local address. An unspecified address means all of the board's addresses; `::` includes both
-        /// families. Port 0 lets the board choose a port.
+        /// families, unless `v6_only` is set. Port 0 lets the board choose a port.
         local: SocketAddr,
         /// Whether other listeners of the same user that have set this, too, may have the same address. Used
         /// by clients that have no slots.
         shares: bool,
+        /// Whether `::` includes only IPv6. Used by clients that have no slots.
+        v6_only: bool,
     },
     /// Checks whether the client may listen at an address, and chooses the port if it is 0, but does not
     /// listen. Answered by [`Indication::Listening`].
@@ -411,8 +415,9 @@ impl Request {
             Request::Connect { slot, local, remote } => {
                 Fields { what: 1, slot, local, remote: Some(remote), ..none }
             }
-            Request::Listen { listener, local, shares } => {
-                Fields { what: 2, code: shares.into(), listener, local: Some(local), ..none }
+            Request::Listen { listener, local, shares, v6_only } => {
+                let code = u8::from(shares) | u8::from(v6_only) << 1;
+                Fields { what: 2, code, listener, local: Some(local), ..none }
             }
             Request::Unlisten { listener } => Fields { what: 3, listener, ..none },
             Request::Offer { listener, slot } => Fields { what: 4, listener, slot, ..none },
@@ -438,7 +443,9 @@ impl Request {
                 Fields { what: 19, listener, local: Some(local), ..none }
             }
             Request::Bind { local, remote, shares } => {
-                let code = u8::from(shares.reuse_address) | u8::from(shares.reuse_port) << 1;
+                let code = u8::from(shares.reuse_address)
+                    | u8::from(shares.reuse_port) << 1
+                    | u8::from(shares.v6_only) << 2;
                 Fields { what: 14, code, local: Some(local), remote, ..none }
             }
             Request::SetRemote { local, tag, remote } => {
@@ -465,7 +472,12 @@ impl Request {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
             1 => Request::Connect { slot, local, remote: remote? },
-            2 => Request::Listen { listener, local: local?, shares: code != 0 },
+            2 => Request::Listen {
+                listener,
+                local: local?,
+                shares: code & 1 != 0,
+                v6_only: code & 2 != 0,
+            },
             3 => Request::Unlisten { listener },
             4 => Request::Offer { listener, slot },
             5 => Request::Notify { slot },
@@ -478,7 +490,11 @@ impl Request {
             12 => Request::QueryInfo { local: local?, remote: remote? },
             13 => Request::QueryStatistics { slot },
             14 => {
-                let shares = Sharing { reuse_address: code & 1 != 0, reuse_port: code & 2 != 0 };
+                let shares = Sharing {
+                    reuse_address: code & 1 != 0,
+                    reuse_port: code & 2 != 0,
+                    v6_only: code & 4 != 0,
+                };
                 Request::Bind { local: local?, remote, shares }
             }
             15 => Request::SetRemote { local: local?, tag: slot, remote },

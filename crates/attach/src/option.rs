@@ -49,11 +49,13 @@ pub enum StreamOption {
     FastOpen = 19,
     /// `TCP_FASTOPEN_CONNECT`.
     FastOpenConnect = 20,
+    /// `IPV6_V6ONLY`, which [`Request::Listen`](crate::Request::Listen) has, too.
+    V6Only = 21,
 }
 
 impl StreamOption {
     /// All options, by number.
-    pub const ALL: [StreamOption; 20] = [
+    pub const ALL: [StreamOption; 21] = [
         StreamOption::NoDelay,
         StreamOption::KeepAlive,
         StreamOption::KeepIdle,
@@ -74,6 +76,7 @@ impl StreamOption {
         StreamOption::ReusePort,
         StreamOption::FastOpen,
         StreamOption::FastOpenConnect,
+        StreamOption::V6Only,
     ];
 
     pub(crate) fn of(code: u8) -> Option<StreamOption> {

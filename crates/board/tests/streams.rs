@@ -290,7 +290,7 @@ fn a_check_chooses_a_port_but_does_not_listen() {
     let stream = rig.call(local.port());
     assert!(matches!(rig.world.pop(), Some(Completion::Ended { stream: own, .. }) if own == stream));
     rig.pair.boards[1].host().close(stream).expect("it has ended");
-    rig.ask(Request::Listen { listener: 3, local, shares: false });
+    rig.ask(Request::Listen { listener: 3, local, shares: false, v6_only: false });
     assert_eq!(rig.indications.pop_front(), Some(Indication::Listening { listener: 3, result: Ok(local) }));
     rig.ask(Request::CheckListen { listener: 4, local });
     let taken = Indication::Listening { listener: 4, result: Err(EndReason::InUse) };
@@ -302,12 +302,12 @@ fn a_check_chooses_a_port_but_does_not_listen() {
 #[test]
 fn connections_use_the_offered_slots_and_others_wait() {
     let mut rig = Rig::new(4);
-    rig.ask(Request::Listen { listener: 7, local: socket(0, 9), shares: false });
+    rig.ask(Request::Listen { listener: 7, local: socket(0, 9), shares: false, v6_only: false });
     assert_eq!(
         rig.indications.pop_front(),
         Some(Indication::Listening { listener: 7, result: Ok(socket(0, 9)) })
     );
-    rig.ask(Request::Listen { listener: 8, local: socket(0, 9), shares: false });
+    rig.ask(Request::Listen { listener: 8, local: socket(0, 9), shares: false, v6_only: false });
     assert_eq!(
         rig.indications.pop_front(),
         Some(Indication::Listening { listener: 8, result: Err(EndReason::InUse) })
@@ -431,7 +431,7 @@ fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     }
     let mut ports = Vec::new();
     for listener in 0..3 {
-        rig.ask(Request::Listen { listener, local: socket(0, 0), shares: false });
+        rig.ask(Request::Listen { listener, local: socket(0, 0), shares: false, v6_only: false });
         let Some(Indication::Listening { result: Ok(local), .. }) = rig.indications.pop_front() else {
             panic!()
         };
@@ -445,7 +445,7 @@ fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     rig.call(ports[0]);
     assert!(matches!(rig.indications.pop_front(), Some(Indication::Accepted { listener: 0, .. })));
     // The client cannot listen on the peer's address, because that is not an address of the board.
-    rig.ask(Request::Listen { listener: 9, local: socket(1, 9), shares: false });
+    rig.ask(Request::Listen { listener: 9, local: socket(1, 9), shares: false, v6_only: false });
     assert_eq!(
         rig.indications.pop_front(),
         Some(Indication::Listening { listener: 9, result: Err(EndReason::BadAddress) })
@@ -457,11 +457,11 @@ fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
 fn a_client_that_does_not_read_is_not_served_until_it_does() {
     const ASKS: usize = 5000;
     let mut rig = Rig::new(4);
-    rig.ask(Request::Listen { listener: 1, local: socket(0, 9), shares: false });
+    rig.ask(Request::Listen { listener: 1, local: socket(0, 9), shares: false, v6_only: false });
     assert!(matches!(rig.indications.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
         rig.client
-            .request(Request::Listen { listener: 2, local: socket(0, 9), shares: false })
+            .request(Request::Listen { listener: 2, local: socket(0, 9), shares: false, v6_only: false })
             .expect("a correct board");
         rig.client_streams.process_requests(&mut rig.pair.boards[0].host()).expect("a correct client");
     }
@@ -546,7 +546,7 @@ fn a_client_that_corrupts_its_memory_harms_only_itself() {
         let mut rng = SimRng::from_seed(seed);
         let mut rig = Rig::new(3);
         let (slot, far) = rig.connected();
-        rig.ask(Request::Listen { listener: 1, local: socket(0, 9), shares: false });
+        rig.ask(Request::Listen { listener: 1, local: socket(0, 9), shares: false, v6_only: false });
         let offered = rig.client.claim().expect("a slot");
         rig.ask(Request::Offer { listener: 1, slot: offered });
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");

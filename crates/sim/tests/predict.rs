@@ -177,7 +177,7 @@ fn listening_ports() -> Vec<u64> {
     let chosen = (0..COUNT).map(|_| {
         let mut host = bench.board.host();
         let (number, local) =
-            kiban_board::streams::listen(&mut host, Owner::BOARD, any).expect("a free port");
+            kiban_board::streams::listen(&mut host, Owner::BOARD, any, false).expect("a free port");
         host.unlisten(number).expect("it listens");
         u64::from(local.port()) & 0x3fff
     });

@@ -100,7 +100,7 @@ impl Stack {
     pub fn listen(&self, local: SocketAddr) -> io::Result<TcpListener> {
         let (number, local) = self.handle.call(|table, host| {
             table.check()?;
-            let (number, local) = streams::listen(host, Owner::BOARD, local).map_err(end_error)?;
+            let (number, local) = streams::listen(host, Owner::BOARD, local, false).map_err(end_error)?;
             table.add_listener(number);
             Ok::<_, io::Error>((number, local))
         })?;
@@ -116,7 +116,7 @@ impl Stack {
     pub fn bind(&self, local: SocketAddr) -> io::Result<UdpSocket> {
         let (id, local) = self.handle.call(|table, host| {
             table.check()?;
-            let (id, local) = streams::bind(host, local, |_| true).map_err(end_error)?;
+            let (id, local) = streams::bind(host, local, false, |_| true).map_err(end_error)?;
             table.add_socket(id);
             Ok::<_, io::Error>((id, local))
         })?;

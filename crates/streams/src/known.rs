@@ -241,7 +241,7 @@ impl Core {
     /// # Errors
     /// If there are already [`LISTENERS_MAX`] listeners.
     pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
-        let listen = |listener| Request::Listen { listener, local, shares: false };
+        let listen = |listener| Request::Listen { listener, local, shares: false, v6_only: false };
         self.begin_to_listen(ListenerState::default(), listen)
     }
 

@@ -111,7 +111,7 @@ impl Provider for Host<'_> {
     }
 
     fn listen(&mut self, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {
-        super::listen::listen(self, owner, local)
+        super::listen::listen(self, owner, local, false)
     }
 
     fn unlisten(&mut self, listener: u32) {

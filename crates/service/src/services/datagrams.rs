@@ -65,6 +65,8 @@ struct ProgramSocket {
     local: SocketAddr,
     /// The only remote address from which it receives.
     remote: Option<SocketAddr>,
+    /// Whether it receives no IPv4 at `::` (IPV6_V6ONLY).
+    v6_only: bool,
     /// The program's user; `None` if the system does not say.
     user: Option<u32>,
     /// Whether it allows others at its address once all have a remote address (SO_REUSEADDR).
@@ -89,7 +91,14 @@ struct ProgramSocket {
 /// connection.
 #[derive(Clone)]
 pub(super) enum Change {
-    Bind { number: u64, taker: usize, local: SocketAddr, shared_by: Option<u32>, socket: Arc<Peer> },
+    Bind {
+        number: u64,
+        taker: usize,
+        local: SocketAddr,
+        v6_only: bool,
+        shared_by: Option<u32>,
+        socket: Arc<Peer>,
+    },
     Unbind { number: u64 },
 }
 
@@ -108,6 +117,7 @@ impl ProgramSocket {
             id,
             local,
             remote: None,
+            v6_only: false,
             user: None,
             reuse_address: false,
             shared_by: None,
@@ -210,11 +220,11 @@ impl Datagrams {
     /// Applies a change of shard 0's sockets to the copies on this shard.
     pub(super) fn copy(&mut self, change: Change, host: &mut Host<'_>, files: &EpollSet) {
         match change {
-            Change::Bind { number, taker, local, shared_by, socket } => {
+            Change::Bind { number, taker, local, v6_only, shared_by, socket } => {
                 let takes = taker == self.shard.0;
                 let shared = self.sockets.values().find(|its| its.local == local).map(|its| its.id);
                 // Without a copy, shard 0 gets the datagrams.
-                let bound = shared.or_else(|| host.bind_with(local, false).ok());
+                let bound = shared.or_else(|| host.bind_with(local, v6_only).ok());
                 let mut copy = bound.map(|id| ProgramSocket::new(id, local, socket));
                 if let Some(copy) = &mut copy {
                     (copy.is_copy, copy.shared_by) = (true, shared_by);
@@ -258,13 +268,13 @@ impl Datagrams {
         }
         let user = user_of(socket.connected());
         let shared_by = user.filter(|_| shares.reuse_port);
-        let reuse_address = shares.reuse_address;
-        let shared = self.shared_at(local, reuse_address, shared_by, user);
-        let is_free = |local| !self.overlaps(local, shared_by);
+        let Sharing { reuse_address, v6_only, .. } = shares;
+        let shared = self.shared_at((local, v6_only), reuse_address, shared_by, user);
+        let is_free = |local| !self.overlaps((local, v6_only), shared_by);
         let bound = match shared {
             Some(id) if is_free(local) => Ok((id, local)),
             Some(_) => Err(EndReason::InUse),
-            None => kiban_board::streams::bind(host, local, is_free),
+            None => kiban_board::streams::bind(host, local, v6_only, is_free),
         };
         let (id, local) = match bound {
             Ok(bound) => bound,
@@ -284,9 +294,10 @@ impl Datagrams {
         }
         self.next_taker = (taker + 1) % shards;
         let socket = Arc::new(socket);
-        self.changes.push(Change::Bind { number, taker, local, shared_by, socket: socket.clone() });
+        self.changes.push(Change::Bind { number, taker, local, v6_only, shared_by, socket: socket.clone() });
         let own = ProgramSocket::new(id, local, socket);
-        let own = ProgramSocket { user, reuse_address, shared_by, takes, watched: Some(watched), ..own };
+        let own = ProgramSocket { v6_only, user, reuse_address, shared_by, takes, ..own };
+        let own = ProgramSocket { watched: Some(watched), ..own };
         self.sockets.insert(number, own);
         Ok(())
     }
@@ -296,7 +307,7 @@ impl Datagrams {
     /// `shared_by` stands for.
     fn shared_at(
         &self,
-        local: SocketAddr,
+        (local, v6_only): (SocketAddr, bool),
         reuse_address: bool,
         shared_by: Option<u32>,
         user: Option<u32>,
@@ -305,21 +316,22 @@ impl Datagrams {
         let is_for_next = |its: &ProgramSocket| its.reuse_address && its.user == user && its.remote.is_some();
         let may_share = (reuse_address && user.is_some() && there().all(is_for_next))
             || (shared_by.is_some() && there().all(|its| its.shared_by == shared_by));
+        let may_share = may_share && there().all(|its| its.v6_only == v6_only);
         there().next().filter(|_| may_share).map(|its| its.id)
     }
 
     /// Returns whether a socket at this address would take datagrams from one at the wildcard address, or the
     /// reverse. Sockets that `shared_by` shares its addresses with do not count.
-    fn overlaps(&self, local: SocketAddr, shared_by: Option<u32>) -> bool {
-        let covers = |wide: SocketAddr, narrow: SocketAddr| match wide.ip() {
+    fn overlaps(&self, (local, v6_only): (SocketAddr, bool), shared_by: Option<u32>) -> bool {
+        let covers = |wide: SocketAddr, v6_only: bool, narrow: SocketAddr| match wide.ip() {
             IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),
-            // The socket receives IPv4, too.
-            IpAddr::V6(wide) => wide.is_unspecified(),
+            // Without IPV6_V6ONLY, the socket receives IPv4, too.
+            IpAddr::V6(wide) => wide.is_unspecified() && !(v6_only && narrow.is_ipv4()),
         };
         self.sockets.values().any(|its| {
             its.local != local
                 && its.local.port() == local.port()
-                && (covers(its.local, local) || covers(local, its.local))
+                && (covers(its.local, its.v6_only, local) || covers(local, v6_only, its.local))
                 && (shared_by.is_none() || its.shared_by != shared_by)
         })
     }

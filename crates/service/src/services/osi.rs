@@ -236,7 +236,7 @@ impl Provider for OsiView<'_> {
     }
 
     fn listen(&mut self, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {
-        listen(&mut self.host, owner, local)
+        listen(&mut self.host, owner, local, false)
     }
 
     fn unlisten(&mut self, listener: u32) {

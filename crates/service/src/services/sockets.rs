@@ -72,13 +72,21 @@ const CALLERS_MAX: usize = 64;
 /// The maximum number of pending Fast Open connections of a listener (Linux: `net.core.somaxconn`).
 const FAST_OPEN_PENDING_MAX: u32 = 4096;
 
+/// The address of a listener. Those of one user that are equal, and shared, may have the same address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ListenAt {
+    local: SocketAddr,
+    /// Whether `::` includes only IPv6.
+    v6_only: bool,
+    /// The user whose listeners may have the same address; `None` if it is not shared.
+    shared_by: Option<u32>,
+}
+
 /// A program's listener.
 struct ProgramListener {
     /// The number of the listener on the board.
     number: u32,
-    local: SocketAddr,
-    /// The user whose listeners may have the same address; `None` if it is not shared.
-    shared_by: Option<u32>,
+    place: ListenAt,
     /// The options that its connections inherit.
     options: StreamOptions,
     /// The board's end of the pair; the program holds the other end. All shards send connections on it, and
@@ -99,8 +107,7 @@ struct NewListener {
     caller: Caller,
     /// The listener's number on all shards.
     number: u64,
-    local: SocketAddr,
-    shared_by: Option<u32>,
+    place: ListenAt,
     ours: Arc<Peer>,
     theirs: OwnedFd,
 }
@@ -379,9 +386,10 @@ impl Sockets {
                 self.connect((owner, local, remote), Some(data), host, now)
             }
             Request::Channel => return self.add_channel(Caller { number, socket, owner }),
-            Request::Listen { local, shares, .. } => {
-                let user = if shares { user() } else { None };
-                return self.begin_to_listen(Caller { number, socket, owner }, (local, user), host);
+            Request::Listen { local, shares, v6_only, .. } => {
+                let shared_by = if shares { user() } else { None };
+                let place = ListenAt { local, v6_only, shared_by };
+                return self.begin_to_listen(Caller { number, socket, owner }, place, host);
             }
             Request::Bind { local, remote, shares } => {
                 return self.bind((number, socket), (local, remote, shares), host);
@@ -518,12 +526,12 @@ impl Sockets {
     fn begin_to_listen(
         &mut self,
         caller: Caller,
-        (local, shared_by): (SocketAddr, Option<u32>),
+        place: ListenAt,
         host: &mut Host<'_>,
     ) {
         let number = self.next;
         self.next += 1;
-        let begun = self.address_for(caller.owner, (local, shared_by), host).and_then(|local| {
+        let begun = self.address_for(caller.owner, place, host).and_then(|local| {
             let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
             let (ours, theirs) = pair.map_err(|_| EndReason::TooMany)?;
             Ok((local, Peer::new(ours).map_err(|_| EndReason::TooMany)?, theirs))
@@ -532,7 +540,8 @@ impl Sockets {
             Ok((local, ours, theirs)) => {
                 name_socket(&ours, Indication::Listening { listener: 0, result: Ok(local) });
                 let ours = Arc::new(ours);
-                let new = NewListener { caller, number, local, shared_by, ours, theirs };
+                let place = ListenAt { local, ..place };
+                let new = NewListener { caller, number, place, ours, theirs };
                 match &self.link {
                     Some(link) => link.pass(1, Handed::Listen(new)),
                     None => self.listen(new, host),
@@ -546,24 +555,23 @@ impl Sockets {
     fn address_for(
         &self,
         owner: Owner,
-        (local, shared_by): (SocketAddr, Option<u32>),
+        place: ListenAt,
         host: &mut Host<'_>,
     ) -> Result<SocketAddr, EndReason> {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(EndReason::TooMany);
         }
-        if self.sharing(local, shared_by).is_some() {
-            return Ok(local);
+        if self.sharing(place).is_some() {
+            return Ok(place.local);
         }
-        let (number, local) = kiban_board::streams::listen(host, owner, local)?;
+        let (number, local) = kiban_board::streams::listen(host, owner, place.local, place.v6_only)?;
         let _ = host.unlisten(number);
         Ok(local)
     }
 
     /// Returns a listener that shares its address with others of this user.
-    fn sharing(&self, local: SocketAddr, shared_by: Option<u32>) -> Option<&ProgramListener> {
-        let is_it = |its: &&ProgramListener| its.local == local && its.shared_by == shared_by;
-        self.listeners.values().find(is_it).filter(|_| shared_by.is_some())
+    fn sharing(&self, place: ListenAt) -> Option<&ProgramListener> {
+        self.listeners.values().find(|its| its.place == place).filter(|_| place.shared_by.is_some())
     }
 
     /// Listens on this shard, and passes the request on to the next one. The last one answers.
@@ -576,16 +584,17 @@ impl Sockets {
             Some(link) if link.number() != 0 => {
                 link.pass((link.number() + 1) % link.parts(), Handed::Listen(new));
             }
-            _ => tell_listening(&new.caller, Ok(new.local), Some(&new.theirs)),
+            _ => tell_listening(&new.caller, Ok(new.place.local), Some(&new.theirs)),
         }
     }
 
     fn add_listener(&mut self, new: &NewListener, host: &mut Host<'_>) -> Result<(), EndReason> {
-        let &NewListener { number: own, local, shared_by, ref ours, .. } = new;
-        let (number, options) = match self.sharing(local, shared_by) {
+        let &NewListener { number: own, place, ref ours, .. } = new;
+        let (number, options) = match self.sharing(place) {
             Some(other) => (other.number, other.options),
             None => {
-                let (number, _) = kiban_board::streams::listen(host, new.caller.owner, local)?;
+                let (number, _) =
+                    kiban_board::streams::listen(host, new.caller.owner, place.local, place.v6_only)?;
                 (number, StreamOptions::default())
             }
         };
@@ -594,7 +603,7 @@ impl Sockets {
             return Err(EndReason::TooMany);
         }
         self.listeners
-            .insert(own, ProgramListener { number, local, shared_by, options, socket: ours.clone() });
+            .insert(own, ProgramListener { number, place, options, socket: ours.clone() });
         Ok(())
     }
 
@@ -653,7 +662,7 @@ impl Sockets {
     }
 
     fn listener_at(&self, local: SocketAddr) -> Option<&ProgramListener> {
-        self.listeners.values().find(|listener| listener.local == local)
+        self.listeners.values().find(|listener| listener.place.local == local)
     }
 
     /// Sets an option of a stream or of a listener; ignored if it has ended.
@@ -681,7 +690,7 @@ impl Sockets {
         (option, value): (StreamOption, u32),
         host: &mut Host<'_>,
     ) {
-        for listener in self.listeners.values_mut().filter(|listener| listener.local == local) {
+        for listener in self.listeners.values_mut().filter(|listener| listener.place.local == local) {
             listener.options.set(option, value);
             if option == StreamOption::FastOpen {
                 let _ = host.set_fast_open(listener.number, value.min(FAST_OPEN_PENDING_MAX));

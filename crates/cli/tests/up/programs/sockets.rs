@@ -4,6 +4,7 @@
 
 use super::run::{SOCKETS, TOOLS, on_board, told};
 use crate::common::{PORT, TestDir, enter, run, text};
+use kiban_os::Clock;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -64,6 +65,26 @@ fn socket_options_act_on_the_boards_connection_are_stored_or_are_refused() {
     if enter() {
         succeeds("run-options", include_str!("python/options.py"));
     }
+}
+
+#[test]
+fn a_socket_for_ipv6_only_leaves_the_ipv4_addresses_to_others() {
+    if !enter() {
+        return;
+    }
+    let port = PORT.replace("\"10.9.0.2/24\"", "[\"10.9.0.2/24\", \"fd00:9::2/64\"]");
+    let dir = TestDir::new("run-v6-only");
+    run("ip", &["link", "set", "lo", "up"]);
+    let _board = dir.up(&format!("{port}{SOCKETS}"));
+    run("ip", &["-6", "addr", "add", "fd00:9::1/64", "dev", "kiban0", "nodad"]);
+    // The board first makes sure that nobody else has its address.
+    let clock = Clock::new();
+    while !dir.kiban(&["ping", "fd00:9::1", "-c", "1"]).status.success() {
+        assert!(clock.now().as_secs_f64() < 60.0, "{}", dir.log());
+    }
+    let program = format!("{TOOLS}{}", include_str!("python/v6_only.py"));
+    let output = told(on_board(&dir, &["python3", "-c", &program]));
+    assert_eq!(text(&output), "all is well\n", "{}", dir.log());
 }
 
 #[test]
