@@ -63,12 +63,14 @@ union name {
     struct sockaddr_in6 in6;
 };
 /* The number of options in options.c. */
-#define OPTIONS 21
+#define OPTIONS 23
 struct known {
     uint64_t device, inode;
     union name name[2];
     /* is_late: a helper process waits for the board's reply (connect_by_helper()). */
     int domain, was_bound, is_late;
+    /* SO_SNDBUF of a socket that connects, which it gets when it is open: until then, its buffer has to be full. */
+    int send_buffer;
     /* Of a datagram socket: an error number that the next call returns, and the packet of the last error (control.c). */
     int pending;
     uint64_t error[6];
@@ -145,7 +147,9 @@ int ask(const struct entry *entry, struct entry *reply, int *file);
 bool has_answer(int asker, int wait_ms);
 int answer_soon(int asker, struct entry *reply, int *file, int wait_ms);
 bool is_blocking(int fd);
-void copy_inline(int from, int to);
+void copy_options(int from, int to);
+int buffer_of(int fd, int option);
+void set_buffer(int fd, int option, int bytes);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);
 short ready_for(int file, short events);
@@ -203,6 +207,7 @@ int read_option(int at, const void *value, socklen_t length, uint32_t *to);
 int tell_option(int at, uint32_t value, void *target, socklen_t *length);
 bool is_v6_only(int fd);
 void read_options(int fd, uint32_t *values);
+void restore_options(int fd, const uint32_t *values);
 int set_option(int at, const struct known *known, bool is_listener, uint32_t value);
 int set_more(const struct known *known, bool is_on);
 int query_option(int at, const struct known *known, bool is_listener, uint32_t *value);

@@ -66,7 +66,8 @@ static int outcome(int fd, struct found *found, int wait_ms) {
     }
     if (!(ready & (POLLOUT | POLLHUP)))
         return EINPROGRESS;
-    change(found, CONNECTING, CONNECTED);
+    if (change(found, CONNECTING, CONNECTED))
+        set_buffer(fd, SO_SNDBUF, found->known.send_buffer);
     found->state = CONNECTED;
     return 0;
 }
@@ -208,6 +209,8 @@ static int start_over(int fd, struct found *found) {
     if (file < 0)
         return errno;
     bool is_bound = found->state == RESERVED || found->known.was_bound;
+    restore_options(file, found->known.options);
+    set_buffer(file, SO_SNDBUF, found->known.send_buffer);
     int error = replace_file(fd, file);
     found->state = NOTHING;
     found->known.is_late = false;
@@ -248,6 +251,8 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
         return reply.code ? error_of(reply.code) : EMFILE;
     }
     read_options(fd, known->options);
+    known->send_buffer = buffer_of(fd, SO_SNDBUF);
+    set_buffer(file, SO_SNDBUF, known->send_buffer);
     if ((error = replace_file(fd, file)))
         return error;
     known->name[LOCAL] = name_of(&reply, LOCAL, known->domain);
@@ -370,6 +375,7 @@ static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, i
     bool waits = is_blocking(fd) && !(flags & MSG_DONTWAIT);
     int file = -1;
     read_options(fd, known.options);
+    known.send_buffer = buffer_of(fd, SO_SNDBUF);
     if (opens_fast(&known) || (is_fast && bytes_of(message)))
         entry.what = ASK_CONNECT_FAST;
     struct later later = {.known = known, .entry = entry, .data = is_fast ? message : NULL};
@@ -401,6 +407,8 @@ static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, i
     known.name[LOCAL] = name_of(&reply, LOCAL, domain);
     send_options(&known, false);
     bool syn_waits = entry.what == ASK_CONNECT_FAST && reply.slot == SYN_WAITS;
+    if (syn_waits)
+        set_buffer(fd, SO_SNDBUF, known.send_buffer);
     size_t taken = entry.what == ASK_CONNECT_FAST && !syn_waits ? reply.slot : 0;
     /* While the SYN waits for data, the program sees a connected socket, as in Linux. */
     if ((error = note(fd, known, syn_waits ? CONNECTED : CONNECTING)))
@@ -498,7 +506,8 @@ static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int f
     libc.bind(file, (const struct sockaddr *)&any_name, sizeof any_name);
     accepted.name[LOCAL] = name_of(&reply, LOCAL, found.known.domain);
     accepted.name[REMOTE] = name_of(&reply, REMOTE, found.known.domain);
-    copy_inline(fd, file);
+    copy_options(fd, file);
+    set_buffer(file, SO_SNDBUF, buffer_of(fd, SO_SNDBUF));
     int error = note(file, accepted, CONNECTED);
     if (error) {
         close(file);
@@ -624,6 +633,8 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
         return fail(EINVAL);
     if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
         (is_ours || stream_family(fd)))
+        return fail(ENOPROTOOPT);
+    if (is_ours && level == SOL_SOCKET && option == SO_TIMESTAMPING)
         return fail(ENOPROTOOPT);
     if (!is_ours || (at < 0 && level == SOL_SOCKET))
         return libc.setsockopt(fd, level, option, value, length);

@@ -176,6 +176,11 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
         datagrams = true;
         read_datagram_options(fd, known.options);
         apply_datagram_options(asker, &known);
+        /* A smaller buffer would refuse long datagrams. */
+        int bytes = buffer_of(fd, SO_SNDBUF), its = 0;
+        socklen_t its_length = sizeof its;
+        if (!libc.getsockopt(asker, SOL_SOCKET, SO_SNDBUF, &its, &its_length) && bytes > its / 2)
+            set_buffer(asker, SO_SNDBUF, bytes);
         if ((error = replace_file(fd, asker)) || (error = note(fd, known, DATAGRAMS)))
             return error;
         return find(fd, found) ? 0 : EBADF;

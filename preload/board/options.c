@@ -36,6 +36,9 @@ static const struct option {
     {IPPROTO_TCP, TCP_FASTOPEN, 19, 0},
     {IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 20, 0},
     {IPPROTO_IPV6, IPV6_V6ONLY, 21, 0},
+    /* Unix sockets have these, too; but ancillary data in a listener's packets would hide its connections. */
+    {SOL_SOCKET, SO_TIMESTAMP, 22, 0},
+    {SOL_SOCKET, SO_TIMESTAMPNS, 23, 0},
 };
 
 /* The code of MSG_MORE, which is set like an option. */
@@ -139,6 +142,16 @@ void read_options(int fd, uint32_t *values) {
         values[at] = options[at].usual;
         if (!libc.getsockopt(fd, options[at].level, options[at].name, &value, &length))
             read_option(at, &value, length, &values[at]);
+    }
+}
+
+/* Gives the options of an earlier socket to a kernel socket that replaces it. */
+void restore_options(int fd, const uint32_t *values) {
+    for (int at = 0; at < OPTIONS; at++) {
+        struct linger value;
+        socklen_t length = sizeof value;
+        if (values[at] != options[at].usual && !tell_option(at, values[at], &value, &length))
+            libc.setsockopt(fd, options[at].level, options[at].name, &value, length);
     }
 }
 

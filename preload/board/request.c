@@ -7,6 +7,11 @@
 
 /* The length of the abstract address that holds the reason: a zero, 16 random bytes and the reason. */
 #define REASON_BYTES 18
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+/* The bits of SO_BUF_LOCK. */
+enum { SNDBUF_LOCK = 1, RCVBUF_LOCK = 2 };
 /* The path of the board's socket. A path too long for a socket address is split into directory and name. */
 static char path_buffer[PATH_MAX];
 static const char *name_in_folder;
@@ -329,12 +334,43 @@ void copy_time(int from, int option, int to, int its) {
         libc.setsockopt(to, SOL_SOCKET, its, &time, length);
 }
 
-/* Copies SO_OOBINLINE. */
-void copy_inline(int from, int to) {
-    int is_inline = 0;
-    socklen_t length = sizeof is_inline;
-    if (!libc.getsockopt(from, SOL_SOCKET, SO_OOBINLINE, &is_inline, &length) && is_inline)
-        libc.setsockopt(to, SOL_SOCKET, SO_OOBINLINE, &is_inline, sizeof is_inline);
+/* Returns the size of a socket's buffer as the program has set it with SO_SNDBUF or SO_RCVBUF; 0 if it has not, or if the
+ * system does not tell (before Linux 5.14). */
+int buffer_of(int fd, int option) {
+    int locks = 0, bytes = 0, kept = errno;
+    socklen_t length = sizeof locks, bytes_length = sizeof bytes;
+    bool is_set = !libc.getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &locks, &length) &&
+                  (locks & (option == SO_SNDBUF ? SNDBUF_LOCK : RCVBUF_LOCK)) &&
+                  !libc.getsockopt(fd, SOL_SOCKET, option, &bytes, &bytes_length);
+    errno = kept;
+    /* Linux doubles the value that is set (socket(7)). */
+    return is_set ? bytes / 2 : 0;
+}
+
+void set_buffer(int fd, int option, int bytes) {
+    int kept = errno;
+    if (bytes)
+        libc.setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof bytes);
+    errno = kept;
+}
+
+static void copy_option(int from, int to, int name) {
+    int value = 0, its = 0;
+    socklen_t length = sizeof value, its_length = sizeof its;
+    if (!libc.getsockopt(from, SOL_SOCKET, name, &value, &length) &&
+        !libc.getsockopt(to, SOL_SOCKET, name, &its, &its_length) && value != its)
+        libc.setsockopt(to, SOL_SOCKET, name, &value, sizeof value);
+}
+
+/* Copies the timeouts, and those options of socket(7) that Unix sockets have, too, and that a connection inherits from its
+ * listener; except for SO_SNDBUF. */
+void copy_options(int from, int to) {
+    static const int names[] = {SO_OOBINLINE, SO_RCVLOWAT, SO_MARK, SO_BROADCAST, SO_DONTROUTE, SO_BUSY_POLL};
+    for (unsigned at = 0; at < sizeof names / sizeof *names; at++)
+        copy_option(from, to, names[at]);
+    copy_time(from, SO_RCVTIMEO, to, SO_RCVTIMEO);
+    copy_time(from, SO_SNDTIMEO, to, SO_SNDTIMEO);
+    set_buffer(to, SO_RCVBUF, buffer_of(from, SO_RCVBUF));
 }
 
 /* Copies the process to which signals of a socket are sent (fcntl(2)). */
@@ -347,13 +383,12 @@ static void copy_owner(int from, int to) {
         fcntl(to, F_SETSIG, signal);
 }
 
-/* Replaces the program's descriptor with the board's socket, which gets the same flags, timeouts and owner. */
+/* Replaces the program's descriptor with the board's socket, which gets the same flags, options and owner. */
 int replace_file(int fd, int file) {
     int status = fcntl(fd, F_GETFL), error = 0;
-    copy_inline(fd, file);
+    copy_options(fd, file);
+    copy_option(fd, file, SO_PRIORITY);
     copy_owner(fd, file);
-    copy_time(fd, SO_RCVTIMEO, file, SO_RCVTIMEO);
-    copy_time(fd, SO_SNDTIMEO, file, SO_SNDTIMEO);
     if (status < 0 || fcntl(file, F_SETFL, status & (O_NONBLOCK | O_ASYNC)) || replace_by_copy(fd, file))
         error = errno;
     close(file);

@@ -51,11 +51,15 @@ pub enum StreamOption {
     FastOpenConnect = 20,
     /// `IPV6_V6ONLY`, which [`Request::Listen`](crate::Request::Listen) has, too.
     V6Only = 21,
+    /// `SO_TIMESTAMP`.
+    Timestamp = 22,
+    /// `SO_TIMESTAMPNS`.
+    TimestampNs = 23,
 }
 
 impl StreamOption {
     /// All options, by number.
-    pub const ALL: [StreamOption; 21] = [
+    pub const ALL: [StreamOption; 23] = [
         StreamOption::NoDelay,
         StreamOption::KeepAlive,
         StreamOption::KeepIdle,
@@ -77,6 +81,8 @@ impl StreamOption {
         StreamOption::FastOpen,
         StreamOption::FastOpenConnect,
         StreamOption::V6Only,
+        StreamOption::Timestamp,
+        StreamOption::TimestampNs,
     ];
 
     pub(crate) fn of(code: u8) -> Option<StreamOption> {

@@ -68,6 +68,13 @@ fn socket_options_act_on_the_boards_connection_are_stored_or_are_refused() {
 }
 
 #[test]
+fn options_that_are_set_before_connect_and_listen_keep_their_values() {
+    if enter() {
+        succeeds("run-kept", include_str!("python/kept.py"));
+    }
+}
+
+#[test]
 fn a_socket_for_ipv6_only_leaves_the_ipv4_addresses_to_others() {
     if !enter() {
         return;
