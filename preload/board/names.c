@@ -9,15 +9,18 @@
 #include <strings.h>
 
 /* The room for the results of functions that return static data. */
-#define STATIC_BYTES 16384
+#define STATIC_BYTES 32768
+/* The names and addresses of a host that are returned. */
+#define NAMES 32
+#define HOST_ADDRESSES 512
 
 /* The names and addresses of a host, before they are put into the program's buffer. */
 struct host {
     int family;
     /* The name and its aliases. */
-    char names[ADDRESSES][NAME_BYTES];
+    char names[NAMES][NAME_BYTES];
     int name_count;
-    unsigned char address[ADDRESSES][sizeof(struct in6_addr)];
+    unsigned char address[HOST_ADDRESSES][sizeof(struct in6_addr)];
     int address_count;
 };
 
@@ -52,7 +55,7 @@ static int fill_host(const struct host *from, struct hostent *to, char *buffer, 
 }
 
 static void add_name(struct host *host, const char *name) {
-    if (*name && host->name_count < ADDRESSES && strlen(name) < NAME_BYTES)
+    if (*name && host->name_count < NAMES && strlen(name) < NAME_BYTES)
         strcpy(host->names[host->name_count++], name);
 }
 
@@ -80,7 +83,7 @@ static int host_of_name(const char *name, int family, struct host *host) {
         if (length && found[length - 1] == '.')
             found[length - 1] = 0;
         host->family = family;
-        for (int at = 0; at < lookup->count; at++)
+        for (int at = 0; at < lookup->count && host->address_count < HOST_ADDRESSES; at++)
             host->address_count += inet_pton(family, lookup->address[at], host->address[host->address_count]) == 1;
         add_name(host, *lookup->canonical ? lookup->canonical : found);
         if (strcasecmp(host->names[0], found))

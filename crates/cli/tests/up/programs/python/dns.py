@@ -1,5 +1,5 @@
 """A name server over UDP and TCP at the address and port that are given. It knows the address of hosts in lab.example;
-answers about long.lab.example do not fit into a datagram; alias.lab.example is an alias. Some addresses of 192.0.2.0 have
+answers about long and many.lab.example do not fit into a datagram; alias.lab.example is an alias. Some addresses of 192.0.2.0 have
 names, not all of them valid. It prints a line for each query."""
 
 import socket
@@ -32,10 +32,12 @@ def answer(query, is_tcp):
     print("tcp" if is_tcp else "udp", name, kind, "edns" if additional else "", flush=True)
     question = query[12 : at + 5]
     is_known = (name.endswith(".lab.example") and name != "none.lab.example") or name in POINTERS
-    is_cut = name == "long.lab.example" and not is_tcp
+    is_cut = name in ("long.lab.example", "many.lab.example") and not is_tcp
     records = []
     if is_known and not is_cut and kind == 1:
         records = [struct.pack("!HHHIH4B", 0xC00C, 1, 1, 60, 4, 192, 0, 2, last) for last in (77, 78)]
+        if name == "many.lab.example":
+            records += [records[0][:-2] + struct.pack("!H", at) for at in range(1000, 1398)]
     if is_known and not is_cut and kind == 28:
         address = socket.inet_pton(socket.AF_INET6, "2001:db8::77")
         records = [struct.pack("!HHHIH", 0xC00C, 28, 1, 60, 16) + address]

@@ -21,6 +21,8 @@ ALL = ["192.0.2.77", "192.0.2.78", "2001:db8::77"]
 assert addresses("www.lab.example") == ALL
 assert addresses("www") == ALL, "the search list"
 assert addresses("long.lab.example.") == ALL, "over TCP"
+assert len(set(addresses("many.lab.example."))) == 401, "as many as there are"
+assert len(set(socket.gethostbyname_ex("many.lab.example.")[2])) == 400
 assert addresses("www", family=socket.AF_INET) == ALL[:2]
 assert addresses("www", family=socket.AF_INET6) == ALL[2:]
 named = socket.getaddrinfo("www", "http", socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_CANONNAME)
