@@ -216,6 +216,11 @@ int query_info(const struct known *known, void *info, socklen_t *bytes);
 bool is_beyond_board(int level, int name);
 bool is_too_late(int at, enum state state);
 bool opens_fast(const struct known *known);
+uint8_t traffic_class_of(const struct known *known);
+
+/* ---- calls.c ---- */
+
+int error_of_end(int fd, int error);
 
 /* ---- more.c ---- */
 

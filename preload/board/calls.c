@@ -21,9 +21,9 @@
  * Signal handlers  functions that POSIX lists as async-signal-safe (POSIX.1-2017 2.4.3) remain so: nothing here
  *                  locks or allocates (records.c). For the same reason, a fork may happen at any moment.
  *                  Successful calls preserve errno.
- * End              reading from a stream that was reset returns ECONNRESET. The library recognises a reset because
- *                  the board has hung up before this side has finished. If this side has already finished, the
- *                  library queries the board.
+ * End              reading from a stream that was reset returns ECONNRESET, or ETIMEDOUT if the peer has not answered.
+ *                  The library recognises a reset because the board has hung up before this side has finished, and
+ *                  queries the board for the reason. If this side has already finished, only the board knows.
  * Duplicates       the state of a descriptor belongs to its file (records.c), so it is found on duplicates.
  * Ports            after bind() to port 0, listen() or connect() chooses the port. If the program calls
  *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
@@ -92,25 +92,14 @@ static bool failed(int fd) {
     return true;
 }
 
-/* Called after each read. If the read returned zero bytes, distinguishes the end of the stream from a reset. */
-static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
-    int kept = errno;
-    struct found found;
-    if (count || !wanted || !find_or_adopt(fd, &found) || found.state != CONNECTED || (found.word & END_IS_KNOWN))
-        return count;
-    if (!(ready_for(fd, POLLIN) & POLLHUP))
-        return count;
-    if (!(found.word & HAS_FINISHED)) {
-        /* A stream that connects with the program's first data may have failed to open. */
-        int error = outcome_of_hangup(fd);
-        return fail(error ? error : ECONNRESET);
-    }
-    /* After shutdown(), the two look the same here, so query the board, once. */
+/* Asks the board how a stream has ended. Returns 0 if it was not reset, or if the board does not know any more; EAGAIN if
+ * there is no answer yet; or the error. */
+static int fate_of(const struct known *known, bool waits) {
     struct entry entry = {.what = ASK_FATE}, reply;
-    put(&entry, LOCAL, &found.known.name[LOCAL]);
-    put(&entry, REMOTE, &found.known.name[REMOTE]);
+    put(&entry, LOCAL, &known->name[LOCAL]);
+    put(&entry, REMOTE, &known->name[REMOTE]);
     int file = -1, error, asker;
-    if (is_blocking(fd) && !(flags & MSG_DONTWAIT)) {
+    if (waits) {
         error = ask(&entry, &reply, &file);
     } else if ((asker = new_asker(SOCK_NONBLOCK)) < 0) {
         error = errno;
@@ -118,16 +107,48 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         error = begin_to_ask(asker, &entry);
         error = error ? error : answer_soon(asker, &reply, &file, PROMPT_MS);
         close(asker);
-        if (error == EAGAIN)
-            return fail(EAGAIN); /* A later read retries. */
     }
     if (file >= 0)
         close(file);
-    if (!(flags & MSG_PEEK))
-        flag(&found, END_IS_KNOWN);
     if (error)
-        return fail(ECONNRESET); /* The board has stopped. */
-    return reply.what != REPLY_ENDED || reply.code == CLOSED ? done(kept, count) : fail(error_of(reply.code));
+        return error == EAGAIN ? EAGAIN : ECONNRESET; /* The board has stopped. */
+    return reply.what != REPLY_ENDED || reply.code == CLOSED ? 0 : error_of(reply.code);
+}
+
+/* Returns the error of a call that has found the end of a stream: `error`, or that of a peer that has not answered. */
+int error_of_end(int fd, int error) {
+    struct found found;
+    if (!find_or_adopt(fd, &found) || found.state != CONNECTED)
+        return error;
+    int its = fate_of(&found.known, is_blocking(fd));
+    return its == ETIMEDOUT || its == EHOSTUNREACH ? its : error;
+}
+
+/* Called after each read. If the read returned zero bytes, distinguishes the end of the stream from a reset. */
+static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
+    int kept = errno;
+    struct found found;
+    /* The board has hung up before it has read all that the program wrote. */
+    if (count < 0 && kept == ECONNRESET)
+        return fail(error_of_end(fd, kept));
+    if (count || !wanted || !find_or_adopt(fd, &found) || found.state != CONNECTED || (found.word & END_IS_KNOWN))
+        return count;
+    if (!(ready_for(fd, POLLIN) & POLLHUP))
+        return count;
+    bool has_finished = found.word & HAS_FINISHED;
+    /* A stream that connects with the program's first data may have failed to open. */
+    int error = has_finished ? 0 : outcome_of_hangup(fd);
+    if (error && error != ECONNRESET)
+        return fail(error);
+    error = fate_of(&found.known, is_blocking(fd) && !(flags & MSG_DONTWAIT));
+    if (error == EAGAIN)
+        return fail(EAGAIN); /* A later read retries. */
+    /* After shutdown(), an orderly end and a reset look the same here, so query the board, once. */
+    if (has_finished && !(flags & MSG_PEEK))
+        flag(&found, END_IS_KNOWN);
+    if (!error && !has_finished)
+        error = ECONNRESET;
+    return error ? fail(error) : done(kept, count);
 }
 
 /* Like ended(), after a read into several buffers. */
@@ -595,10 +616,14 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
     if (level == SOL_SOCKET) {
         switch (option) {
         case SO_ERROR:
-            if (found.state != CONNECTING)
-                break;
-            value = outcome(fd, &found, 0);
-            value = value == EINPROGRESS ? 0 : value;
+            if (found.state == CONNECTING) {
+                value = outcome(fd, &found, 0);
+                value = value == EINPROGRESS ? 0 : value;
+            } else if (libc.getsockopt(fd, level, option, &value, &(socklen_t){sizeof value})) {
+                return -1;
+            } else if ((!value || value == ECONNRESET) && (ready_for(fd, POLLIN) & POLLHUP)) {
+                value = error_of_end(fd, value);
+            }
             return done(kept, tell(target, length, &value, sizeof value));
         case SO_DOMAIN:
             return tell(target, length, &found.known.domain, sizeof found.known.domain);
@@ -721,7 +746,7 @@ static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
     ssize_t count = libc.recvmsg(fd, message, flags);
     if (count >= 0)
         look_for_datagrams(message);
-    return count ? count : ended_parts(fd, count, message->msg_iov, message->msg_iovlen, flags);
+    return count > 0 ? count : ended_parts(fd, count, message->msg_iov, message->msg_iovlen, flags);
 }
 
 static int board_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *time) {

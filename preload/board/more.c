@@ -27,6 +27,12 @@ void begin_write(int fd, bool has_more) {
 void end_write(int fd, ssize_t count, bool has_more) {
     struct found found;
     int kept = errno;
+    if (count < 0 && kept == EPIPE) {
+        /* If the program has not finished the stream, the peer has, or has not answered. */
+        bool has_finished = find(fd, &found) && (found.word & HAS_FINISHED);
+        errno = has_finished ? EPIPE : error_of_end(fd, EPIPE);
+        return;
+    }
     if (has_more || count <= 0 || !is_used || !find(fd, &found) || !(found.word & HAS_MORE))
         return;
     unflag(&found, HAS_MORE);

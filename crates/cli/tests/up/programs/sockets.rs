@@ -75,6 +75,13 @@ fn options_that_are_set_before_connect_and_listen_keep_their_values() {
 }
 
 #[test]
+fn a_connection_whose_peer_does_not_answer_times_out() {
+    if enter() {
+        succeeds("run-timed-out", include_str!("python/timed_out.py"));
+    }
+}
+
+#[test]
 fn a_socket_for_ipv6_only_leaves_the_ipv4_addresses_to_others() {
     if !enter() {
         return;

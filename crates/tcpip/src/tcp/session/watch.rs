@@ -2,7 +2,8 @@
 //!
 //! Keep-alive       keep-alive is off unless enabled (RFC 9293 §3.8.4, MUST-25). After `keep_alive` of
 //!                  silence an empty segment with `SND.NXT - 1` is sent; after the configured number of
-//!                  unanswered probes the session ends.
+//!                  unanswered probes the session ends. With a user timeout, that decides instead of the
+//!                  number of probes, as in Linux.
 //! User timeout     `user_timeout` bounds how long bytes, sent or not, may wait for their acknowledgement
 //!                  (RFC 9293 §3.8.3, RFC 5482 §3.1; as in Linux, a closed window counts).
 //! Memory           a peer that accepts no data, or a byte now and then, could make us hold pages forever
@@ -55,6 +56,9 @@ impl Session {
             _ => Instant::NEVER,
         };
         watch.deadline = watch.keep_alive_deadline.min(watch.user_timeout_deadline());
+        if watch.keep_alives_unanswered > 0 && !waits {
+            watch.deadline = watch.deadline.min(watch.keep_alive_end);
+        }
     }
 
     /// Handles the timer: aborts the session, sends a keep-alive probe, or rearms.
@@ -74,17 +78,27 @@ impl Session {
             self.watch.deadline = (self.watch.heard_at + idle).min(self.watch.user_timeout_deadline());
             return;
         }
-        if self.watch.keep_alive_deadline > now {
-            return;
-        }
-        if self.watch.keep_alives_unanswered >= ctx.config.keep_alive_probes {
+        let is_probing = self.watch.keep_alives_unanswered > 0;
+        let is_due = self.watch.keep_alive_deadline <= now;
+        let is_over = match self.watch.user_timeout {
+            Some(_) => is_probing && self.watch.keep_alive_end <= now,
+            None => is_due && self.watch.keep_alives_unanswered >= ctx.config.keep_alive_probes,
+        };
+        if is_over {
             ctx.counters.timed_out += 1;
             return self.give_up(ctx);
+        }
+        if !is_due {
+            return;
         }
         if let Some(pdu) = ctx.cx.memory.pdus.take() {
             // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer mistakes for new data.
             ctx.counters.keep_alives += 1;
             self.emit(self.snd_max - 1, Flags::ACK, Options::NONE, pdu, ctx);
+        }
+        if let (false, Some(timeout)) = (is_probing, self.watch.user_timeout) {
+            // The peer has time to answer the first probe.
+            self.watch.keep_alive_end = (self.watch.heard_at + timeout).max(now + self.rtt.rto(ctx.config));
         }
         self.watch.keep_alives_unanswered += 1;
         self.watch.keep_alive_deadline = now + ctx.config.keep_alive_interval;

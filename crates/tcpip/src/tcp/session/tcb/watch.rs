@@ -41,6 +41,8 @@ pub(in crate::tcp::session) struct PeerWatch {
     /// Keep-alive probes without an answer, and when the next one is due.
     pub(in crate::tcp::session) keep_alives_unanswered: u32,
     pub(in crate::tcp::session) keep_alive_deadline: Instant,
+    /// When the user timeout ends a session that does not answer these probes.
+    pub(in crate::tcp::session) keep_alive_end: Instant,
     pub(in crate::tcp::session) deadline: Instant,
 }
 
@@ -58,6 +60,7 @@ impl PeerWatch {
             live_in: 0,
             keep_alives_unanswered: 0,
             keep_alive_deadline: Instant::NEVER,
+            keep_alive_end: Instant::NEVER,
             deadline: Instant::NEVER,
         }
     }
