@@ -397,6 +397,7 @@ static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, i
     int file = -1;
     read_options(fd, known.options);
     known.send_buffer = buffer_of(fd, SO_SNDBUF);
+    entry.code = traffic_class_of(&known);
     if (opens_fast(&known) || (is_fast && bytes_of(message)))
         entry.what = ASK_CONNECT_FAST;
     struct later later = {.known = known, .entry = entry, .data = is_fast ? message : NULL};

@@ -228,6 +228,13 @@ bool is_too_late(int at, enum state state) {
 /* Returns whether connect() is to use TCP Fast Open (TCP_FASTOPEN_CONNECT). */
 bool opens_fast(const struct known *known) { return known->options[option_at(IPPROTO_TCP, TCP_FASTOPEN_CONNECT)]; }
 
+/* Returns the traffic class of a socket's packets: IP_TOS, or IPV6_TCLASS of an IPv6 address. */
+uint8_t traffic_class_of(const struct known *known) {
+    bool is_v6 = known->domain == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(&known->name[REMOTE].in6.sin6_addr);
+    int at = is_v6 ? option_at(IPPROTO_IPV6, IPV6_TCLASS) : option_at(IPPROTO_IP, IP_TOS);
+    return (uint8_t)known->options[at];
+}
+
 /* Returns whether an option changes the behaviour of a connection in a way that the board does not support.
  * Setting it fails on every TCP socket, because it is not known yet whether the socket will use the board. */
 bool is_beyond_board(int level, int name) {

@@ -50,6 +50,8 @@ pub enum Request {
         local: Option<SocketAddr>,
         /// The remote address and port.
         remote: SocketAddr,
+        /// The traffic class of its packets; 0 for the usual one. Used by clients that have no slots.
+        traffic_class: u8,
     },
     /// Starts listening; answered by [`Indication::Listening`].
     Listen {
@@ -199,6 +201,8 @@ pub enum Request {
         local: Option<SocketAddr>,
         /// The remote address and port.
         remote: SocketAddr,
+        /// Same as in [`Request::Connect`].
+        traffic_class: u8,
     },
     /// Turns the connection that carries the request into a channel. Each further such request on it is
     /// answered by [`Indication::Option`] with a descriptor: a connection for another request, as if the
@@ -412,8 +416,8 @@ impl Request {
     pub fn bytes(self) -> [u8; ENTRY_BYTES] {
         let none = Fields::default();
         match self {
-            Request::Connect { slot, local, remote } => {
-                Fields { what: 1, slot, local, remote: Some(remote), ..none }
+            Request::Connect { slot, local, remote, traffic_class } => {
+                Fields { what: 1, code: traffic_class, slot, local, remote: Some(remote), ..none }
             }
             Request::Listen { listener, local, shares, v6_only } => {
                 let code = u8::from(shares) | u8::from(v6_only) << 1;
@@ -460,8 +464,8 @@ impl Request {
                 remote: Some(group),
                 ..none
             },
-            Request::ConnectFast { local, remote } => {
-                Fields { what: 17, local, remote: Some(remote), ..none }
+            Request::ConnectFast { local, remote, traffic_class } => {
+                Fields { what: 17, code: traffic_class, local, remote: Some(remote), ..none }
             }
         }
         .bytes()
@@ -471,13 +475,8 @@ impl Request {
     pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Request> {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
-            1 => Request::Connect { slot, local, remote: remote? },
-            2 => Request::Listen {
-                listener,
-                local: local?,
-                shares: code & 1 != 0,
-                v6_only: code & 2 != 0,
-            },
+            1 => Request::Connect { slot, local, remote: remote?, traffic_class: code },
+            2 => Request::Listen { listener, local: local?, shares: code & 1 != 0, v6_only: code & 2 != 0 },
             3 => Request::Unlisten { listener },
             4 => Request::Offer { listener, slot },
             5 => Request::Notify { slot },
@@ -500,7 +499,7 @@ impl Request {
             15 => Request::SetRemote { local: local?, tag: slot, remote },
             16 => Request::QueryRemote { local: local?, tag: slot },
             18 => Request::Member { local: local?, tag: slot, group: remote?, joins: code != 0 },
-            17 => Request::ConnectFast { local, remote: remote? },
+            17 => Request::ConnectFast { local, remote: remote?, traffic_class: code },
             19 => Request::CheckListen { listener, local: local? },
             20 => Request::Channel,
             _ => return None,

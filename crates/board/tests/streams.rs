@@ -87,7 +87,7 @@ impl Rig {
 
     fn connect(&mut self, port: u16) -> u32 {
         let slot = self.client.claim().expect("a slot is free");
-        self.ask(Request::Connect { slot, local: None, remote: socket(1, port) });
+        self.ask(Request::Connect { slot, local: None, remote: socket(1, port), traffic_class: 0 });
         slot
     }
 
@@ -371,7 +371,7 @@ fn impossible_requests_return_their_reason() {
         assert_eq!(rig.indications.pop_front(), Some(Indication::Free { slot }));
         assert_eq!(rig.client.claim(), Some(slot));
         let remote: SocketAddr = remote.parse().expect("an address");
-        rig.ask(Request::Connect { slot, local, remote });
+        rig.ask(Request::Connect { slot, local, remote, traffic_class: 0 });
         assert_eq!(rig.indications.pop_front(), Some(Indication::Ended { slot, why }), "{remote}");
     }
     // Requests for a slot that the client does not have, or that is in use, are counted and have no effect.
@@ -380,7 +380,7 @@ fn impossible_requests_return_their_reason() {
         Request::Close { slot: u32::MAX },
         Request::Abort { slot: 1 },
         Request::Offer { listener: 3, slot },
-        Request::Connect { slot, local: None, remote: socket(1, 80) },
+        Request::Connect { slot, local: None, remote: socket(1, 80), traffic_class: 0 },
         Request::Unlisten { listener: 1 },
         Request::Nagle { slot, is_on: true },
     ] {
@@ -523,7 +523,7 @@ fn written_data_is_sent_after_its_client_has_gone() {
         }
     }
     let connecting = rig.client.claim().expect("a slot");
-    rig.ask(Request::Connect { slot: connecting, local: None, remote: socket(1, 99) });
+    rig.ask(Request::Connect { slot: connecting, local: None, remote: socket(1, 99), traffic_class: 0 });
     rig.client_streams.detach(&mut rig.pair.boards[0].host());
     assert!(!rig.client_streams.is_finished());
     while got.len() < sent {

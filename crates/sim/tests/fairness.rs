@@ -581,7 +581,9 @@ impl Program for Attached {
         assert_eq!(now, self.begins);
         for _ in 0..self.count {
             let slot = self.client.claim().expect("a slot is free");
-            self.client.request(Request::Connect { slot, local: None, remote: self.remote }).expect("room");
+            self.client
+                .request(Request::Connect { slot, local: None, remote: self.remote, traffic_class: 0 })
+                .expect("room");
             self.desk.process_requests(host).expect("a decent client");
         }
         self.work(host);

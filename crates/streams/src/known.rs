@@ -196,7 +196,7 @@ impl Core {
             return Some(Err(board_gone_error()));
         }
         let slot = self.client.claim()?;
-        self.request(Request::Connect { slot, local, remote });
+        self.request(Request::Connect { slot, local, remote, traffic_class: 0 });
         Some(Ok(slot))
     }
 

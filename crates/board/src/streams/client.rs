@@ -370,7 +370,7 @@ impl<C: Chunk> ClientStreams<C> {
     fn execute(&mut self, ask: Request, host: &mut impl Provider<Chunk = C>) -> Result<bool, Poisoned> {
         let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
-            Request::Connect { slot, local, remote } => {
+            Request::Connect { slot, local, remote, .. } => {
                 let Some(state) = self.take(slot, State::Opening) else { return Ok(false) };
                 if let Some(shard) = host.other_shard(local, remote) {
                     state.ended = Some(EndReason::InUse);

@@ -5,6 +5,7 @@
 //! Estimates        TCP counts retransmitted bytes, not segments, so `tcpi_total_retrans` is that number
 //!                  divided by the MSS. In `tcpi_segs_out`, a large segment that the link cuts (TSO) counts
 //!                  once. Windows in segments are rounded up, so that an open window is not zero.
+//!                  Before data has arrived, `tcpi_rcv_mss` is Linux's guess: 536, or a smaller MSS.
 //! Not implemented  these fields are zero: outstanding retransmissions and unanswered probes, the delayed-ACK
 //!                  timeout, reordering, pacing and delivery rates, and the times of acknowledgements sent.
 
@@ -22,6 +23,10 @@ const WINDOW_SCALE: u8 = 4;
 const ECN: u8 = 8;
 /// `TCP_INFINITE_SSTHRESH`, the value of `tcpi_snd_ssthresh` before the first loss.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+/// `TCP_MSS_DEFAULT` and `TCP_MIN_MSS`.
+const DEFAULT_MSS: u32 = 536;
+const LEAST_MSS: u32 = 88;
 
 /// Returns a stream's statistics in Linux's layout.
 pub fn tcp_info(info: &Info, now: Instant) -> [u8; TCP_INFO_BYTES] {
@@ -41,13 +46,13 @@ pub fn tcp_info(info: &Info, now: Instant) -> [u8; TCP_INFO_BYTES] {
     let words = [
         (8, us(info.retransmission_timeout)),
         (16, info.mss),
-        (20, info.peer_segment_bytes),
+        (20, info.peer_segment_bytes.max(mss.min(DEFAULT_MSS)).max(LEAST_MSS)),
         (24, info.outstanding_bytes.div_ceil(mss)),
         (44, since(info.data_sent_at)),
         (52, since(info.data_received_at)),
         (56, since(info.last_received_at)),
-        // The path MTU: the MSS, and the headers of TCP and of IPv4 or IPv6.
-        (60, info.mss + if info.local.is_ipv4() { 40 } else { 60 }),
+        // The path MTU: the MSS, and the headers of TCP, with time stamps, and of IPv4 or IPv6.
+        (60, info.mss + if info.local.is_ipv4() { 40 } else { 60 } + if info.timestamps { 12 } else { 0 }),
         (64, info.receive_window_bytes),
         (68, us(info.round_trip)),
         (72, us(info.round_trip_variation)),

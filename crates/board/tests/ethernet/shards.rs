@@ -101,7 +101,9 @@ fn a_stream_from_a_given_port_is_opened_on_the_shard_of_its_flow_only() {
                     (Client::new(&memory, layout), ClientStreams::new(&memory, layout));
                 let slot = client.claim().expect("it is free");
                 let (local, remote) = (Some(SocketAddr::new(ip, port)), SocketAddr::new(PEER, 80));
-                client.request(Request::Connect { slot, local, remote }).expect("a correct board");
+                client
+                    .request(Request::Connect { slot, local, remote, traffic_class: 0 })
+                    .expect("a correct board");
                 streams.process_requests(&mut hub.boards[0].host()).expect("a correct client");
                 let answer = client.next_indication().expect("a correct board");
                 streams.disconnect(&mut hub.boards[0].host());

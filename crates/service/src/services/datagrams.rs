@@ -99,7 +99,9 @@ pub(super) enum Change {
         shared_by: Option<u32>,
         socket: Arc<Peer>,
     },
-    Unbind { number: u64 },
+    Unbind {
+        number: u64,
+    },
 }
 
 /// What a shard that takes a program's datagrams tells shard 0.

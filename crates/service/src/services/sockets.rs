@@ -351,7 +351,7 @@ impl Sockets {
     fn shard_of(&mut self, ask: &Request, host: &Host<'_>) -> Option<usize> {
         let link = self.link.as_ref()?;
         let shard = match *ask {
-            Request::Connect { local, remote, .. } | Request::ConnectFast { local, remote } => {
+            Request::Connect { local, remote, .. } | Request::ConnectFast { local, remote, .. } => {
                 match local.filter(|local| local.port() != 0) {
                     // Without a route, shard 0 refuses the request.
                     Some(local) => host.other_shard_of(local, remote)?.into(),
@@ -381,9 +381,11 @@ impl Sockets {
         let Caller { number, socket, owner } = caller;
         let user = || user_of(socket.connected());
         let (indication, file) = match ask {
-            Request::Connect { local, remote, .. } => self.connect((owner, local, remote), None, host, now),
-            Request::ConnectFast { local, remote } => {
-                self.connect((owner, local, remote), Some(data), host, now)
+            Request::Connect { local, remote, traffic_class, .. } => {
+                self.connect((owner, local, remote), traffic_class, None, host, now)
+            }
+            Request::ConnectFast { local, remote, traffic_class } => {
+                self.connect((owner, local, remote), traffic_class, Some(data), host, now)
             }
             Request::Channel => return self.add_channel(Caller { number, socket, owner }),
             Request::Listen { local, shares, v6_only, .. } => {
@@ -471,11 +473,12 @@ impl Sockets {
     fn connect(
         &mut self,
         ends: (Owner, Option<SocketAddr>, SocketAddr),
+        traffic_class: u8,
         fast: Option<&[u8]>,
         host: &mut Host<'_>,
         now: Instant,
     ) -> (Indication, Option<OwnedFd>) {
-        match self.open(ends, fast, host, now) {
+        match self.open(ends, traffic_class, fast, host, now) {
             Ok((slot, local, file)) => (Indication::Opened { slot, local }, Some(file)),
             Err(why) => (Indication::Ended { slot: 0, why }, None),
         }
@@ -484,6 +487,7 @@ impl Sockets {
     fn open(
         &mut self,
         (owner, local, remote): (Owner, Option<SocketAddr>, SocketAddr),
+        traffic_class: u8,
         fast: Option<&[u8]>,
         host: &mut Host<'_>,
         now: Instant,
@@ -493,6 +497,10 @@ impl Sockets {
             None => (host.open_for(owner, local, remote)?, false),
             Some(_) => host.open_fast(owner, local, remote)?,
         };
+        if traffic_class != 0 {
+            // The SYN leaves after this call. The two low bits are ECN, which belongs to TCP.
+            let _ = host.set_dscp(stream, traffic_class >> 2);
+        }
         let mut taken = 0;
         if let Some(data) = fast.filter(|data| syn_waits && !data.is_empty()) {
             taken = host.write(stream, data).unwrap_or(0);

@@ -85,9 +85,9 @@ pub struct Info {
     pub window_limited: Duration,
     /// Part of `busy` during which the send buffer was full.
     pub buffer_limited: Duration,
-    /// When data was last sent.
+    /// When data was last sent, or when the connection was established.
     pub data_sent_at: Instant,
-    /// When payload last arrived.
+    /// When payload last arrived, or when the connection was established.
     pub data_received_at: Instant,
     /// When an acceptable segment last arrived.
     pub last_received_at: Instant,

@@ -1,4 +1,4 @@
-import struct
+import struct, time
 # The peer's listener belongs to the kernel.
 listener = socket.create_server(far)
 TCP, IP, SOCKET = socket.IPPROTO_TCP, socket.IPPROTO_IP, socket.SOL_SOCKET
@@ -63,6 +63,20 @@ for s in s, before:
         if option != socket.TCP_QUICKACK:
             assert s.getsockopt(level, option) == value, (level, option)
 
+# All packets of a connection have the class that is set before connect(), from its SYN on.
+sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x800))
+sniffer.bind(("kiban0", 0x800))
+s, peer = connected((IP, socket.IP_TOS, 0xb8))
+s.sendall(b"x")
+peer.recv(1)
+classes, flags = [], []
+while not flags or not flags[-1] & 8:
+    packet, name = sniffer.recvfrom(2000)
+    if packet[9] == TCP and packet[20:22] == s.getsockname()[1].to_bytes(2):
+        classes.append(packet[1])
+        flags.append(packet[33])
+assert classes == [0xb8] * 3 and flags[0] == 2, (classes, flags)
+
 # Options that would change the connection, but that the board lacks, fail before and after connect.
 for s in socket.socket(), connected()[0]:
     for option in (TCP, socket.TCP_MAXSEG, 1000), (TCP, socket.TCP_CONGESTION, b"bbr"), (IP, socket.IP_TTL, 1):
@@ -77,7 +91,12 @@ s.setsockopt(IP, socket.IP_TOS, b"\x48")
 assert s.getsockopt(IP, socket.IP_TOS) == 0x48, "a byte"
 
 # TCP_INFO describes the board's connection.
+before = time.monotonic()
 s, peer = connected()
+info = s.getsockopt(TCP, socket.TCP_INFO, 236)
+rcv_mss, data_received, pmtu = (struct.unpack_from("=I", info, at)[0] for at in (20, 52, 60))
+assert rcv_mss == 536 and pmtu == 1500, (rcv_mss, pmtu)
+assert data_received <= (time.monotonic() - before) * 1000, "since the connection was established"
 s.sendall(bytes(5000))
 peer.recv(5000, socket.MSG_WAITALL)
 peer.sendall(b"x")

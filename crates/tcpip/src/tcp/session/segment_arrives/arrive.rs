@@ -196,7 +196,7 @@ impl Session {
         let lost = self.rtt.on_opened();
         self.congestion = Congestion::new(ctx.config, self.mss);
         self.recover = ack - 1;
-        self.data_sent_at = ctx.cx.now;
+        (self.data_sent_at, self.tally.received_at) = (ctx.cx.now, ctx.cx.now);
         self.watch.on_heard(ctx.cx.now);
         self.watch.on_opened();
         if lost > 1 {

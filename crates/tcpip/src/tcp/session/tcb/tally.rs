@@ -11,7 +11,7 @@ pub(in crate::tcp::session) struct Tally {
     pub(in crate::tcp::session) segments_out: u64,
     pub(in crate::tcp::session) bytes_in: u64,
     pub(in crate::tcp::session) bytes_acknowledged: u64,
-    /// When payload last arrived.
+    /// When payload last arrived, or when the connection was established.
     pub(in crate::tcp::session) received_at: Instant,
     /// Numbers of segments that arrived out of order, and of segments whose bytes had all arrived before.
     pub(in crate::tcp::session) early: u32,
