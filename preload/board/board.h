@@ -63,7 +63,7 @@ union name {
     struct sockaddr_in6 in6;
 };
 /* The number of options in options.c. */
-#define OPTIONS 23
+#define OPTIONS 24
 struct known {
     uint64_t device, inode;
     union name name[2];

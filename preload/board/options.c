@@ -39,6 +39,7 @@ static const struct option {
     /* Unix sockets have these, too; but ancillary data in a listener's packets would hide its connections. */
     {SOL_SOCKET, SO_TIMESTAMP, 22, 0},
     {SOL_SOCKET, SO_TIMESTAMPNS, 23, 0},
+    {SOL_SOCKET, SO_MAX_PACING_RATE, 24, UINT32_MAX},
 };
 
 /* The code of MSG_MORE, which is set like an option. */
@@ -83,6 +84,8 @@ static uint32_t stored(const struct option *option, int value) {
     /* The two low bits are ECN, which belongs to TCP. */
     if (option->level == IPPROTO_IP || option->level == IPPROTO_IPV6)
         return value < 0 && option->level == IPPROTO_IPV6 ? 0 : (uint32_t)value & 0xfc;
+    if (option->level == SOL_SOCKET && option->name == SO_MAX_PACING_RATE)
+        return (uint32_t)value;
     if (option->level == SOL_SOCKET || option->name == TCP_NODELAY || option->name == TCP_CORK)
         return value != 0;
     if (option->name == TCP_FASTOPEN)
@@ -106,6 +109,12 @@ int read_option(int at, const void *value, socklen_t length, uint32_t *to) {
         *to = linger.l_onoff ? (uint32_t)linger.l_linger + 1 : 0;
         return 0;
     }
+    uint64_t rate;
+    if (option->name == SO_MAX_PACING_RATE && option->level == SOL_SOCKET && length >= sizeof rate) {
+        memcpy(&rate, value, sizeof rate);
+        *to = rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
+        return 0;
+    }
     /* Linux also accepts IP_TOS as a byte, and nothing as 0. */
     if (option->level == IPPROTO_IP && length < sizeof number)
         number = length ? *(const uint8_t *)value : 0;
@@ -124,6 +133,9 @@ int tell_option(int at, uint32_t value, void *target, socklen_t *length) {
     struct linger linger = {.l_onoff = value != 0, .l_linger = value ? (int)(value - 1) : 0};
     if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET)
         return tell(target, length, &linger, sizeof linger);
+    uint64_t rate = value == UINT32_MAX ? UINT64_MAX : value;
+    if (options[at].name == SO_MAX_PACING_RATE && options[at].level == SOL_SOCKET && length && *length >= sizeof rate)
+        return tell(target, length, &rate, sizeof rate);
     return tell(target, length, &value, sizeof value);
 }
 

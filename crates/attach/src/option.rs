@@ -55,11 +55,13 @@ pub enum StreamOption {
     Timestamp = 22,
     /// `SO_TIMESTAMPNS`.
     TimestampNs = 23,
+    /// `SO_MAX_PACING_RATE`, bytes per second; `u32::MAX` if there is no limit.
+    MaxPacingRate = 24,
 }
 
 impl StreamOption {
     /// All options, by number.
-    pub const ALL: [StreamOption; 23] = [
+    pub const ALL: [StreamOption; 24] = [
         StreamOption::NoDelay,
         StreamOption::KeepAlive,
         StreamOption::KeepIdle,
@@ -83,6 +85,7 @@ impl StreamOption {
         StreamOption::V6Only,
         StreamOption::Timestamp,
         StreamOption::TimestampNs,
+        StreamOption::MaxPacingRate,
     ];
 
     pub(crate) fn of(code: u8) -> Option<StreamOption> {
@@ -98,6 +101,7 @@ impl StreamOption {
             StreamOption::QuickAck => 1,
             StreamOption::Linger2 => 60,
             StreamOption::SynCount => 6,
+            StreamOption::MaxPacingRate => u32::MAX,
             _ => 0,
         }
     }

@@ -15,6 +15,7 @@ use crate::edge::{Completion, Consumer, StreamId, Upper};
 use crate::error::HostError;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU64;
 use core::time::Duration;
 use kiban_base::{Instant, SharedBytes, Slice};
 use kiban_tcpip::tcp;
@@ -419,6 +420,16 @@ impl Host<'_> {
     pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         Ok(self.board.stack.ip.tcp.set_dscp(session, dscp)?)
+    }
+
+    /// Sets the highest rate at which a stream's data leaves, bytes per second; `None` means no limit.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
+    pub fn set_pacing_rate_max(&mut self, id: StreamId, rate: Option<NonZeroU64>) -> Result<(), HostError> {
+        let session = self.board.stack.session(id)?;
+        self.board.stack.unsettled = true;
+        Ok(self.board.stack.ip.tcp.set_pacing_rate_max(session, rate)?)
     }
 
     /// Returns TCP's state of a live stream at the time of the last input.

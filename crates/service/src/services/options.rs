@@ -1,14 +1,15 @@
 //! Options of programs' sockets (`kiban run`).
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
-//! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's
-//!            connection, and `TCP_FASTOPEN` on the board's listener. `SO_LINGER` with a time of zero makes a
-//!            close reset the connection, and `TCP_CORK` and `MSG_MORE` hold short segments (relay.rs). The
-//!            others are only stored and returned (docs/attach.md has the list).
+//! Effect     `TCP_NODELAY`, keep-alive, the user timeout, the traffic class and the pacing rate act on the
+//!            board's connection, and `TCP_FASTOPEN` on the board's listener. `SO_LINGER` with a time of zero
+//!            makes a close reset the connection, and `TCP_CORK` and `MSG_MORE` hold short segments
+//!            (relay.rs). The others are only stored and returned (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;
 use kiban_board::{Host, StreamId};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 const OPTIONS: usize = StreamOption::ALL.len();
@@ -60,6 +61,10 @@ impl StreamOptions {
                 let timeout = Duration::from_millis(self.value(StreamOption::UserTimeout).into());
                 let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
                 host.set_timeouts(stream, is_kept.then_some(idle), timeout)
+            }
+            StreamOption::MaxPacingRate => {
+                let rate = NonZeroU64::new(value.into()).filter(|_| value != u32::MAX);
+                host.set_pacing_rate_max(stream, rate)
             }
             // The two low bits are ECN, which belongs to TCP.
             StreamOption::TrafficClass => host.set_dscp(stream, (value >> 2) as u8),

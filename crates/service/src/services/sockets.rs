@@ -531,12 +531,7 @@ impl Sockets {
     }
 
     /// Handles a request to listen. Chooses the port, if it is 0.
-    fn begin_to_listen(
-        &mut self,
-        caller: Caller,
-        place: ListenAt,
-        host: &mut Host<'_>,
-    ) {
+    fn begin_to_listen(&mut self, caller: Caller, place: ListenAt, host: &mut Host<'_>) {
         let number = self.next;
         self.next += 1;
         let begun = self.address_for(caller.owner, place, host).and_then(|local| {
@@ -610,8 +605,7 @@ impl Sockets {
             self.unlisten(number, host);
             return Err(EndReason::TooMany);
         }
-        self.listeners
-            .insert(own, ProgramListener { number, place, options, socket: ours.clone() });
+        self.listeners.insert(own, ProgramListener { number, place, options, socket: ours.clone() });
         Ok(())
     }
 

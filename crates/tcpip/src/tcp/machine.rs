@@ -25,6 +25,7 @@ use crate::wire::tcp::Header;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU64;
 use core::time::Duration;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
@@ -256,6 +257,20 @@ impl Tcp {
     /// `UnknownSession` if the session does not exist.
     pub fn set_dscp(&mut self, session: SessionId, dscp: u8) -> Result<(), Refusal> {
         self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_dscp(dscp);
+        Ok(())
+    }
+
+    /// Sets the highest rate at which a session's data leaves, bytes per second; `None` means no limit.
+    ///
+    /// # Errors
+    /// `UnknownSession` if the session does not exist.
+    pub fn set_pacing_rate_max(
+        &mut self,
+        session: SessionId,
+        rate: Option<NonZeroU64>,
+    ) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_pacing_rate_max(rate);
+        self.enqueue_for_tx(session.index);
         Ok(())
     }
 

@@ -53,6 +53,7 @@ static const struct row {
     {SOCKET(SO_BROADCAST), {1, 0, NONE}},
     {SOCKET(SO_PRIORITY), {3, 0, NONE}},
     {SOCKET(SO_RCVLOWAT), {5, 1, NONE}},
+    {SOCKET(SO_MAX_PACING_RATE), {100000, 0, -1, NONE}},
     {SOCKET(SO_DONTROUTE), {1, 0, NONE}},
     {SOCKET(SO_TIMESTAMP), {1, 0, NONE}},
     {SOCKET(SO_ERROR), {NONE}},

@@ -6,6 +6,7 @@ use crate::tcp::fairness::share::Share;
 use crate::tcp::interface::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
+use core::num::NonZeroU64;
 use kiban_base::{Instant, Slice};
 
 /// The free space at which a waiting writer is woken; half of the buffer if that is less.
@@ -112,6 +113,13 @@ impl Session {
     /// Sets the DSCP. The two low bits of the traffic class are ECN, which `ecn` sets per segment.
     pub(in crate::tcp) fn set_dscp(&mut self, dscp: u8) {
         self.traffic_class = dscp << 2;
+    }
+
+    /// Sets the highest rate at which data leaves, bytes per second.
+    pub(in crate::tcp) fn set_pacing_rate_max(&mut self, rate: Option<NonZeroU64>) {
+        self.pacing_rate_max = rate;
+        // A lower rate before does not delay what leaves from now on.
+        self.paced_until = Instant::ZERO;
     }
 
     /// Sets which short segments wait, overriding the settings.

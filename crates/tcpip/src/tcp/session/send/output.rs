@@ -10,6 +10,7 @@ use crate::tcp::segment::Segment;
 use crate::tcp::session::tcb::{PendingAck, Progress, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
+use core::time::Duration;
 use kiban_base::checksum;
 use kiban_base::{Instant, Pdu};
 
@@ -185,7 +186,9 @@ impl Session {
         match choice {
             // With nothing outstanding, the first segment may restart the congestion window (RFC 5681 §4.1).
             Choice::New { length, fin: false }
-                if !config.pacing && !self.congestion.in_recovery() && self.snd_una != self.snd_max =>
+                if !self.is_paced(config)
+                    && !self.congestion.in_recovery()
+                    && self.snd_una != self.snd_max =>
             {
                 self.full_segments(length, config).max(1)
             }
@@ -365,29 +368,41 @@ impl Session {
         let now = ctx.cx.now;
         self.data_sent_at = now;
         self.congestion.on_sent(taken + u32::from(fin));
-        if ctx.config.pacing {
-            self.pace(taken, now);
+        if self.is_paced(ctx.config) {
+            self.pace(taken, ctx.config, now);
         }
         if self.rto_deadline == Instant::NEVER {
             self.rto_deadline = now + self.rtt.rto(ctx.config);
         }
     }
 
-    /// Advances the time at which the next segment may leave, because pacing spreads a window over a round
-    /// trip.
-    fn pace(&mut self, bytes: u32, now: Instant) {
-        let Some(trip) = self.rtt.srtt() else { return };
+    /// Returns whether segments wait for their time to leave.
+    fn is_paced(&self, config: &Config) -> bool {
+        config.pacing || self.pacing_rate_max.is_some()
+    }
+
+    /// Advances the time at which the next segment may leave.
+    fn pace(&mut self, bytes: u32, config: &Config, now: Instant) {
+        let window_gap = if config.pacing { self.window_gap(bytes) } else { Duration::ZERO };
+        let rate_gap = self
+            .pacing_rate_max
+            .map_or(Duration::ZERO, |rate| Duration::from_nanos(u64::from(bytes) * 1_000_000_000 / rate));
+        self.paced_until = self.paced_until.max(now) + window_gap.max(rate_gap);
+    }
+
+    /// Returns how long `bytes` last if a window is spread over a round trip.
+    fn window_gap(&self, bytes: u32) -> Duration {
+        let Some(trip) = self.rtt.srtt() else { return Duration::ZERO };
         let window = u64::from(self.congestion.cwnd().max(self.mss));
         // As in Linux, the rate is doubled in slow start, so that the window can double, and multiplied by
         // 1.2 afterwards.
         let faster = if self.congestion.in_slow_start() { window * 2 } else { window + window / 5 };
-        let gap = trip.as_nanos() as u64 * u64::from(bytes) / faster;
-        self.paced_until = self.paced_until.max(now) + core::time::Duration::from_nanos(gap);
+        Duration::from_nanos(trip.as_nanos() as u64 * u64::from(bytes) / faster)
     }
 
     /// Returns whether pacing delays the next segment, and sets the pacing timer if so.
     fn waits_for_pace(&mut self, ctx: &SessionContext<'_, '_>) -> bool {
-        let waits = ctx.config.pacing && self.paced_until > ctx.cx.now;
+        let waits = self.is_paced(ctx.config) && self.paced_until > ctx.cx.now;
         self.pacing_deadline = if waits { self.paced_until } else { Instant::NEVER };
         waits
     }

@@ -23,6 +23,7 @@ use crate::tcp::state::State;
 use crate::wire::tcp::Sequence;
 use alloc::boxed::Box;
 use core::net::SocketAddr;
+use core::num::NonZeroU64;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Instant, Sum, Timer};
@@ -114,6 +115,8 @@ pub(in crate::tcp) struct Session {
     /// for it.
     pub(in crate::tcp::session) paced_until: Instant,
     pub(in crate::tcp::session) pacing_deadline: Instant,
+    /// The highest rate at which the host lets data leave, bytes per second.
+    pub(in crate::tcp::session) pacing_rate_max: Option<NonZeroU64>,
     /// Timeouts in a row since the last acceptable segment.
     pub(in crate::tcp::session) consecutive_timeouts: u32,
     /// The last timeout at which few segments were outstanding.
@@ -220,6 +223,7 @@ impl Session {
             rack_reorder_deadline: Instant::NEVER,
             paced_until: Instant::ZERO,
             pacing_deadline: Instant::NEVER,
+            pacing_rate_max: None,
             rto_deadline: Instant::NEVER,
             consecutive_timeouts: 0,
             few_segments_timeout_at: None,
