@@ -211,6 +211,8 @@ void restore_options(int fd, const uint32_t *values);
 int set_option(int at, const struct known *known, bool is_listener, uint32_t value);
 int set_more(const struct known *known, bool is_on);
 int query_option(int at, const struct known *known, bool is_listener, uint32_t *value);
+int get_congestion(void *target, socklen_t *length);
+int set_congestion(const void *value, socklen_t length);
 void send_options(const struct known *known, bool is_listener);
 int query_info(const struct known *known, void *info, socklen_t *bytes);
 bool is_beyond_board(int level, int name);

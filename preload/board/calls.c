@@ -601,7 +601,12 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
     struct found found;
     if (find_datagrams(fd, &found))
         return get_datagram_option(fd, &found, level, option, target, length);
-    if (!find_or_adopt(fd, &found) || found.state == BOUND)
+    bool is_ours = find_or_adopt(fd, &found) && found.state != BOUND;
+    if (board_path && level == IPPROTO_TCP && option == TCP_CONGESTION && (is_ours || stream_family(fd))) {
+        int result = get_congestion(target, length);
+        return result ? result : done(kept, 0);
+    }
+    if (!is_ours)
         return libc.getsockopt(fd, level, option, target, length);
     if (level == IPPROTO_IPV6 && found.known.domain == AF_INET)
         return fail(EOPNOTSUPP);
@@ -660,6 +665,10 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
         (is_ours || stream_family(fd)))
         return fail(ENOPROTOOPT);
+    if (board_path && level == IPPROTO_TCP && option == TCP_CONGESTION && (is_ours || stream_family(fd))) {
+        int result = set_congestion(value, length);
+        return result ? result : done(kept, 0);
+    }
     if (is_ours && level == SOL_SOCKET && option == SO_TIMESTAMPING)
         return fail(ENOPROTOOPT);
     if (!is_ours || (at < 0 && level == SOL_SOCKET))

@@ -42,8 +42,9 @@ static const struct option {
     {SOL_SOCKET, SO_MAX_PACING_RATE, 24, UINT32_MAX},
 };
 
-/* The code of MSG_MORE, which is set like an option. */
+/* The codes of MSG_MORE, which is set like an option, and of TCP_CONGESTION. */
 #define MORE 16
+#define CONGESTION 25
 
 /* Returns the index of an option; -1 if the board does not have it. */
 int option_at(int level, int name) {
@@ -197,6 +198,40 @@ int query_option(int at, const struct known *known, bool is_listener, uint32_t *
     return ask_for_option(ASK_OPTION, options[at].code, known, is_listener, value);
 }
 
+/* The names of congestion control algorithms, by the numbers that kiban_attach has. */
+static const char *const algorithms[] = {"cubic", "reno"};
+
+/* Returns the name of the board's congestion control algorithm; NULL, with errno set, if the board does not say. */
+static const char *algorithm(void) {
+    struct known none = {.name = {{.in = {.sin_family = AF_INET}}}};
+    uint32_t value = 0;
+    int error = ask_for_option(ASK_OPTION, CONGESTION, &none, true, &value);
+    if (error || value >= sizeof algorithms / sizeof *algorithms)
+        return errno = error ? error : EPROTO, NULL;
+    return algorithms[value];
+}
+
+/* Returns TCP_CONGESTION: the board's algorithm. */
+int get_congestion(void *target, socklen_t *length) {
+    char padded[16] = ""; /* TCP_CA_NAME_MAX */
+    const char *name = algorithm();
+    if (!name)
+        return -1;
+    strcpy(padded, name);
+    return tell(target, length, padded, sizeof padded);
+}
+
+/* Sets TCP_CONGESTION, which can only be the board's algorithm. */
+int set_congestion(const void *value, socklen_t length) {
+    if (!length || !value)
+        return fail(length ? EFAULT : EINVAL);
+    const char *name = algorithm();
+    size_t bytes = name ? strnlen(value, length) : 0;
+    if (name && (bytes != strlen(name) || memcmp(value, name, bytes)))
+        return fail(ENOENT);
+    return name ? 0 : -1;
+}
+
 /* Reads TCP_INFO from the board. On entry `*bytes` is the size of `info`; on return it is the number of bytes
  * read, which is zero if the stream has ended. Returns 0 or an error number. */
 int query_info(const struct known *known, void *info, socklen_t *bytes) {
@@ -252,8 +287,7 @@ uint8_t traffic_class_of(const struct known *known) {
 bool is_beyond_board(int level, int name) {
     switch (level) {
     case IPPROTO_TCP:
-        return name == TCP_MAXSEG || name == TCP_REPAIR || name == TCP_CONGESTION || name == TCP_FASTOPEN_KEY ||
-               name == TCP_FASTOPEN_NO_COOKIE;
+        return name == TCP_MAXSEG || name == TCP_REPAIR || name == TCP_FASTOPEN_KEY || name == TCP_FASTOPEN_NO_COOKIE;
     case IPPROTO_IP:
         return name == IP_TTL || name == IP_OPTIONS || name == IP_TRANSPARENT;
     case IPPROTO_IPV6:

@@ -57,11 +57,13 @@ pub enum StreamOption {
     TimestampNs = 23,
     /// `SO_MAX_PACING_RATE`, bytes per second; `u32::MAX` if there is no limit.
     MaxPacingRate = 24,
+    /// `TCP_CONGESTION`, which cannot be changed: 0 is `cubic`, 1 is `reno`.
+    Congestion = 25,
 }
 
 impl StreamOption {
     /// All options, by number.
-    pub const ALL: [StreamOption; 24] = [
+    pub const ALL: [StreamOption; 25] = [
         StreamOption::NoDelay,
         StreamOption::KeepAlive,
         StreamOption::KeepIdle,
@@ -86,6 +88,7 @@ impl StreamOption {
         StreamOption::Timestamp,
         StreamOption::TimestampNs,
         StreamOption::MaxPacingRate,
+        StreamOption::Congestion,
     ];
 
     pub(crate) fn of(code: u8) -> Option<StreamOption> {

@@ -432,6 +432,11 @@ impl Host<'_> {
         Ok(self.board.stack.ip.tcp.set_pacing_rate_max(session, rate)?)
     }
 
+    /// Returns the congestion control algorithm of the board's TCP.
+    pub fn congestion_control(&self) -> tcp::CongestionControl {
+        self.board.stack.ip.tcp.config().congestion
+    }
+
     /// Returns TCP's state of a live stream at the time of the last input.
     ///
     /// # Errors

@@ -47,6 +47,7 @@ use kiban_link::{EpollSet, Interest};
 use kiban_os::Waker;
 use kiban_os::lines::ClientLog;
 use kiban_os::unix::{Listener as UnixListener, Peer};
+use kiban_tcpip::tcp::CongestionControl;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -417,6 +418,13 @@ impl Sockets {
             }
             Request::SetOption { local, remote, option, value } => {
                 self.set_option((local, remote), (option, value), host, now);
+                (Indication::Option { value }, None)
+            }
+            Request::QueryOption { option: StreamOption::Congestion, .. } => {
+                let value = match host.congestion_control() {
+                    CongestionControl::Cubic => 0,
+                    CongestionControl::Reno => 1,
+                };
                 (Indication::Option { value }, None)
             }
             Request::QueryOption { local, remote, option } => {

@@ -79,7 +79,7 @@ assert set(classes) == {0xb8} and flags[0] == 2, (classes, flags)
 
 # Options that would change the connection, but that the board lacks, fail before and after connect.
 for s in socket.socket(), connected()[0]:
-    for option in (TCP, socket.TCP_MAXSEG, 1000), (TCP, socket.TCP_CONGESTION, b"bbr"), (IP, socket.IP_TTL, 1):
+    for option in (TCP, socket.TCP_MAXSEG, 1000), (IP, socket.IP_TTL, 1):
         assert caught(lambda: s.setsockopt(*option)) == errno.ENOPROTOOPT, option
 assert caught(lambda: connected()[0].setsockopt(TCP, 99, 1)) == errno.ENOPROTOOPT
 assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, b"")) == errno.EINVAL
@@ -89,6 +89,14 @@ for option in socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT:
 s, _ = connected()
 s.setsockopt(IP, socket.IP_TOS, b"\x48")
 assert s.getsockopt(IP, socket.IP_TOS) == 0x48, "a byte"
+
+# TCP_CONGESTION is the board's algorithm, which cannot be changed.
+for s in socket.socket(), connected()[0]:
+    assert s.getsockopt(TCP, socket.TCP_CONGESTION, 16) == b"cubic".ljust(16, b"\0")
+    for name in b"cubic", b"cubic\0":
+        s.setsockopt(TCP, socket.TCP_CONGESTION, name)
+    for name in b"bbr", b"cub", b"reno":
+        assert caught(lambda: s.setsockopt(TCP, socket.TCP_CONGESTION, name)) == errno.ENOENT, name
 
 # SO_MAX_PACING_RATE limits the rate of the data, in bytes per second, whether it is set before connect or afterwards.
 PACING, RATE = 47, 1 << 20
