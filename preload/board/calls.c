@@ -659,6 +659,8 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     if (find_datagrams(fd, &found))
         return set_datagram_option(fd, &found, level, option, value, length);
     bool is_known = find_or_adopt(fd, &found), is_ours = is_known && found.state != BOUND;
+    if (is_known && level == IPPROTO_IPV6 && found.known.domain == AF_INET)
+        return fail(ENOPROTOOPT);
     /* The kernel does not know yet that the socket is bound. */
     if (is_known && !is_ours && at >= 0 && is_too_late(at, BOUND))
         return fail(EINVAL);

@@ -437,8 +437,8 @@ fn lag_samples(packets: &[Packet], sender: usize) -> Vec<(u64, u64)> {
     samples
 }
 
-/// Returns the shortest time from data of the peer to the first packet of the sender that acknowledges them, which
-/// the time to the sender and back cannot exceed.
+/// Returns the shortest time from data of the peer to the first packet of the sender that acknowledges them,
+/// which the time to the sender and back cannot exceed.
 fn answered(packets: &[Packet], sender: usize) -> Option<u64> {
     // The last data that were not repeated, and when; what was sent twice is not measured (RFC 6298 §3).
     let (mut highest, mut waiting) = (None::<Sequence>, None::<(Sequence, u64)>);

@@ -32,7 +32,8 @@ const THINK_MIN: u64 = 50 * MILLISECOND;
 const MISSING_MIN: u64 = 1000 * MILLISECOND;
 /// How many segments are searched for one of full size that arrived.
 const LARGE_MAX: usize = 1000;
-/// How much more than was delivered the window of a limiting receiver allows. Linux enlarges windows meanwhile.
+/// How much more than was delivered the window of a limiting receiver allows. Linux enlarges windows
+/// meanwhile.
 const GROWN_MAX: f64 = 8.0;
 /// Fewer round trips may all have met one packet that was delayed.
 const ROUND_TRIPS_MIN: usize = 10;
@@ -282,8 +283,8 @@ impl Case<'_> {
         (own, trip.map(|trip| self.account.window_max as f64 * 8e9 / trip as f64))
     }
 
-    /// Returns a closed window, or a full one of a receiver whose program, not whose buffer, is why it is full:
-    /// window updates open it, and it allows more than was delivered.
+    /// Returns a closed window, or a full one of a receiver whose program, not whose buffer, is why it is
+    /// full: window updates open it, and it allows more than was delivered.
     fn slow_reader(&self) -> Option<Finding> {
         let closed = self.account.sum(Waited::ZeroWindow);
         if self.is_much(closed, 15) {
@@ -319,8 +320,8 @@ impl Case<'_> {
         let lost = self.window_wait();
         let trip = self.timeline.shortest_round_trip();
         let (own, allowed) = self.rates();
-        // A window that allows less than was delivered cannot be the limit, nor one that was full before it grew
-        // to a multiple.
+        // A window that allows less than was delivered cannot be the limit, nor one that was full before it
+        // grew to a multiple.
         let allowed = allowed.filter(|allowed| (own * 0.9..own * GROWN_MAX).contains(allowed))?;
         let because = format!(
             "The receiver's window of at most {} bytes was full for {}; with a round trip of {}, it allows {}.",

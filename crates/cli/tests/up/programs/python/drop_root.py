@@ -99,13 +99,14 @@ if caught(lambda: os.setresuid(-1, nobody_user, -1)) is None:
         assert caught(lambda: socket.create_connection(("10.9.0.1", 6200), 30)) == errno.EACCES
     assert in_child(lambda: None, closes)() == 0
 
-    # Another descriptor on the channel breaks a rule, and harms only this channel.
+    # An invalid request ends only the channel on which it comes.
     def breaks():
         set_user()
         found = [n for n in range(200, 256) if caught(lambda: os.fstat(n)) != errno.EBADF]
         channel = socket.socket(fileno=found[0])
         assert len(found) == 1 and channel.family == socket.AF_UNIX
         os.write(channel.fileno(), b"x" * 48)
+        os.close(2)  # The library says there that the board is gone.
         assert caught(lambda: socket.create_connection(("10.9.0.1", 6200), 30)) == errno.ENETDOWN
     for descriptor in range(200, 256):
         caught(lambda: os.close(descriptor))

@@ -105,8 +105,10 @@ paced[1][0].setsockopt(SOCKET, PACING, struct.pack("=Q", RATE))
 for s, peer in paced:
     assert s.getsockopt(SOCKET, PACING) == RATE and s.getsockopt(SOCKET, PACING, 8) == struct.pack("=Q", RATE)
     began = time.monotonic()
-    s.sendall(bytes(RATE))
+    writer = threading.Thread(target=s.sendall, args=[bytes(RATE)])
+    writer.start()
     assert len(peer.recv(RATE, socket.MSG_WAITALL)) == RATE
+    writer.join()
     # The first segments leave at once.
     assert time.monotonic() - began > 0.7, time.monotonic() - began
     s.setsockopt(SOCKET, PACING, struct.pack("=Q", (1 << 64) - 1))
