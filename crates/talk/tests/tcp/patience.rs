@@ -32,17 +32,17 @@ fn a_silent_peer_is_probed_with_snd_nxt_minus_1_and_times_out() {
 fn the_user_timeout_decides_how_long_keep_alive_probes_go_unanswered() {
     // Earlier than the number of probes would, or later.
     check(&format!(
-        "set tcp.user_timeout 105s; {KEEPING} +100s -> seq 0 ack 1; +5s told ended timed-out; -> RST seq 1 ack 1
+        "set tcp.user_timeout 105s; {KEEPING} silence; +100s -> seq 0 ack 1; +5s told ended timed-out; -> RST seq 1 ack 1
          sessions 0"
     ));
     check(&format!(
-        "set tcp.user_timeout 145s; {KEEPING} +100s -> seq 0 ack 1; {} +5s told ended timed-out
+        "set tcp.user_timeout 145s; {KEEPING} silence; +100s -> seq 0 ack 1; {} +5s told ended timed-out
          -> RST seq 1 ack 1; sessions 0",
         "+10s -> seq 0 ack 1;".repeat(4)
     ));
     // If the timeout is shorter than the silence before the first probe, the peer can answer that probe.
     check(&format!(
-        "set tcp.user_timeout 5s; {KEEPING} +100s -> seq 0 ack 1; +0s <- ack 1; +100s -> seq 0 ack 1
+        "set tcp.user_timeout 5s; {KEEPING} silence; +100s -> seq 0 ack 1; +0s <- ack 1; +100s -> seq 0 ack 1
          within 0s..10s told ended timed-out; -> RST seq 1 ack 1; sessions 0"
     ));
 }
