@@ -86,7 +86,7 @@ pub use error::HostError;
 pub use host::{Host, MEMBERSHIPS_MAX};
 pub use kiban_tcpip::ip::IcmpErrorKind;
 pub use kiban_tcpip::steering::Steering;
-pub use kiban_tcpip::tcp::{Owner, Reason};
+pub use kiban_tcpip::tcp::{KeepAlive, Owner, Reason};
 pub use kiban_tcpip::udp::SocketId;
 pub use program::Program;
 pub use shard::{Parcel, ShardCounters};

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_base::numbers::protocol;
 use kiban_base::{Instant, Page, Pdu};
-use kiban_board::{Board, Completion, HostError, Input, Output, Reason, StreamId};
+use kiban_board::{Board, Completion, HostError, Input, KeepAlive, Output, Reason, StreamId};
 use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::udp::SocketId;
 use kiban_tcpip::wire::tcp::Flags;
@@ -643,7 +643,7 @@ impl World {
             Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),
             Call::Patience { keep_alive, user_timeout } => {
-                self.board.host().set_timeouts(stream()?, *keep_alive, *user_timeout)
+                self.board.host().set_timeouts(stream()?, keep_alive.map(KeepAlive::after), *user_timeout)
             }
             Call::Finish => self.board.host().finish(stream()?),
             Call::Close => {

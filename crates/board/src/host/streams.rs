@@ -374,15 +374,15 @@ impl Host<'_> {
         self.board.stack.abort_stream(id)
     }
 
-    /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`
-    /// means no keep-alives), and how long data may stay unacknowledged (§3.8.3; `None` means TCP's setting).
+    /// Sets a stream's timeouts: when keep-alives are sent (RFC 9293 §3.8.4; `None` means none), and how long
+    /// data may stay unacknowledged (§3.8.3; `None` means TCP's setting).
     ///
     /// # Errors
     /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
     pub fn set_timeouts(
         &mut self,
         id: StreamId,
-        keep_alive: Option<Duration>,
+        keep_alive: Option<tcp::KeepAlive>,
         user_timeout: Option<Duration>,
     ) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;

@@ -20,7 +20,7 @@ use crate::tcpip::ip_board::{address6, port};
 use crate::tcpip::stand::{BOARD, BOARD6, PEER, PEER6, Stand, check_sent, memory};
 use kiban_base::numbers::protocol;
 use kiban_board::{BoardConfig, Completion, StreamId};
-use kiban_tcpip::tcp::{Config, LossDetection, SynCookies};
+use kiban_tcpip::tcp::{Config, KeepAlive, LossDetection, SynCookies};
 use kiban_tcpip::wire::tcp::{Flags, Header, Options, Sequence};
 use kiban_tcpip::wire::{icmp, icmpv6, tcp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -379,7 +379,7 @@ impl Scene {
         let peer = End::open(&mut stand, opening);
         if wishes(3) {
             let second = Duration::from_secs(1);
-            let patience = (Some(second * 5), Some(second * 20));
+            let patience = (Some(KeepAlive::after(second * 5)), Some(second * 20));
             // Set the timeouts of the peer's session only, because the canary may be silent for longer.
             stand.board.host().set_timeouts(peer.stream, patience.0, patience.1).expect("it is open");
         }

@@ -8,7 +8,7 @@
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;
-use kiban_board::{Host, StreamId};
+use kiban_board::{Host, KeepAlive, StreamId};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -54,13 +54,22 @@ impl StreamOptions {
         // Ignore the error: the stream may have just ended.
         let _ = match option {
             StreamOption::NoDelay => host.set_no_delay(stream, value != 0),
-            StreamOption::KeepAlive | StreamOption::KeepIdle | StreamOption::UserTimeout => {
+            StreamOption::KeepAlive
+            | StreamOption::KeepIdle
+            | StreamOption::KeepInterval
+            | StreamOption::KeepCount
+            | StreamOption::UserTimeout => {
                 let is_kept = self.value(StreamOption::KeepAlive) != 0;
-                // Without a pause, the answer to each probe would cause the next one.
-                let idle = Duration::from_secs(self.value(StreamOption::KeepIdle).max(1).into());
+                let seconds = |value: u32| Duration::from_secs(value.max(1).into());
+                let keep = KeepAlive {
+                    // Without a pause, the answer to each probe would cause the next one.
+                    idle: seconds(self.value(StreamOption::KeepIdle)),
+                    interval: self.values[StreamOption::KeepInterval as usize - 1].map(seconds),
+                    probes: self.values[StreamOption::KeepCount as usize - 1],
+                };
                 let timeout = Duration::from_millis(self.value(StreamOption::UserTimeout).into());
                 let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
-                host.set_timeouts(stream, is_kept.then_some(idle), timeout)
+                host.set_timeouts(stream, is_kept.then_some(keep), timeout)
             }
             StreamOption::MaxPacingRate => {
                 let rate = NonZeroU64::new(value.into()).filter(|_| value != u32::MAX);

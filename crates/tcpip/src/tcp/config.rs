@@ -3,6 +3,24 @@
 use core::time::Duration;
 use kiban_base::Instant;
 
+/// When a session that hears nothing sends keep-alive probes (RFC 9293 §3.8.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeepAlive {
+    /// The idle time before the first probe.
+    pub idle: Duration,
+    /// The interval between probes; `None` means that of the configuration.
+    pub interval: Option<Duration>,
+    /// Unanswered probes before the session is aborted; `None` means the number of the configuration.
+    pub probes: Option<u32>,
+}
+
+impl KeepAlive {
+    /// Returns keep-alive after this idle time, with probes as configured.
+    pub fn after(idle: Duration) -> KeepAlive {
+        KeepAlive { idle, interval: None, probes: None }
+    }
+}
+
 kiban_base::choices! {
     /// Selects which short segments wait for an acknowledgement.
     pub enum Nagle {

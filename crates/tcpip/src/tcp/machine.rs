@@ -1,7 +1,7 @@
 //! The TCP machine of one board: sessions, listeners, TX queues, memory shares, and the calls that the host
 //! and IP make.
 
-use super::config::{Config, Fairness, Nagle};
+use super::config::{Config, Fairness, KeepAlive, Nagle};
 use super::counters::TcpCounters;
 use super::fairness::claims::{Claim, Claims, Owner};
 use super::fairness::share::Share;
@@ -224,15 +224,15 @@ impl Tcp {
         self.listeners.len() < before
     }
 
-    /// Sets the idle time after which keep-alive probes are sent, and how long bytes may stay unacknowledged
-    /// before the session is aborted. `None` means no limit.
+    /// Sets when keep-alive probes are sent, and how long bytes may stay unacknowledged before the session is
+    /// aborted. `None` means no probes, and no limit.
     ///
     /// # Errors
     /// `UnknownSession` if the session does not exist.
     pub fn set_timeouts(
         &mut self,
         session: SessionId,
-        keep_alive: Option<Duration>,
+        keep_alive: Option<KeepAlive>,
         user_timeout: Option<Duration>,
     ) -> Result<(), Refusal> {
         self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_timeouts(keep_alive, user_timeout);

@@ -39,7 +39,7 @@ mod tests;
 mod throttle;
 
 pub use config::{
-    AckUnit, Config, CongestionControl, Ecn, Fairness, LossDetection, Nagle, Offer, SynCookies,
+    AckUnit, Config, CongestionControl, Ecn, Fairness, KeepAlive, LossDetection, Nagle, Offer, SynCookies,
 };
 pub use counters::TcpCounters;
 pub use fairness::claims::{Owner, PeerNet};

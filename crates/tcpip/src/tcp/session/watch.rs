@@ -13,6 +13,7 @@
 //!                  since.
 
 use super::tcb::{Session, SessionContext};
+use crate::tcp::config::KeepAlive;
 use crate::tcp::interface::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
@@ -20,10 +21,10 @@ use core::time::Duration;
 use kiban_base::Instant;
 
 impl Session {
-    /// Sets the idle time before keep-alive probes and the user timeout; `None` disables each.
+    /// Sets keep-alive and the user timeout; `None` disables each.
     pub(in crate::tcp) fn set_timeouts(
         &mut self,
-        keep_alive: Option<Duration>,
+        keep_alive: Option<KeepAlive>,
         user_timeout: Option<Duration>,
     ) {
         (self.watch.keep_alive, self.watch.user_timeout) = (keep_alive, user_timeout);
@@ -49,8 +50,8 @@ impl Session {
         }
         watch.keep_alive_deadline = match watch.keep_alive {
             // Outstanding data needs no keep-alive: its retransmissions probe the peer.
-            Some(idle) if watch.keep_alives_unanswered == 0 && !waits && self.state.is_synchronised() => {
-                watch.heard_at + idle
+            Some(keep) if watch.keep_alives_unanswered == 0 && !waits && self.state.is_synchronised() => {
+                watch.heard_at + keep.idle
             }
             Some(_) if watch.keep_alives_unanswered > 0 && !waits => watch.keep_alive_deadline,
             _ => Instant::NEVER,
@@ -72,7 +73,7 @@ impl Session {
             ctx.counters.timed_out += 1;
             return self.give_up(ctx);
         }
-        let Some(idle) = self.watch.keep_alive else { return };
+        let Some(KeepAlive { idle, interval, probes }) = self.watch.keep_alive else { return };
         if self.watch.keep_alives_unanswered == 0 && self.watch.heard_at + idle > now {
             // A segment has arrived since.
             self.watch.deadline = (self.watch.heard_at + idle).min(self.watch.user_timeout_deadline());
@@ -82,7 +83,9 @@ impl Session {
         let is_due = self.watch.keep_alive_deadline <= now;
         let is_over = match self.watch.user_timeout {
             Some(_) => is_probing && self.watch.keep_alive_end <= now,
-            None => is_due && self.watch.keep_alives_unanswered >= ctx.config.keep_alive_probes,
+            None => {
+                is_due && self.watch.keep_alives_unanswered >= probes.unwrap_or(ctx.config.keep_alive_probes)
+            }
         };
         if is_over {
             ctx.counters.timed_out += 1;
@@ -101,7 +104,7 @@ impl Session {
             self.watch.keep_alive_end = (self.watch.heard_at + timeout).max(now + self.rtt.rto(ctx.config));
         }
         self.watch.keep_alives_unanswered += 1;
-        self.watch.keep_alive_deadline = now + ctx.config.keep_alive_interval;
+        self.watch.keep_alive_deadline = now + interval.unwrap_or(ctx.config.keep_alive_interval);
         self.watch.deadline = self.watch.keep_alive_deadline.min(self.watch.user_timeout_deadline());
     }
 

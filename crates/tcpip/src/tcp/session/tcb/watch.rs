@@ -1,6 +1,6 @@
 //! Watches one session: how long its peer has been silent, and how much it acknowledges.
 
-use crate::tcp::config::Config;
+use crate::tcp::config::{Config, KeepAlive};
 use core::time::Duration;
 use kiban_base::Instant;
 
@@ -23,7 +23,7 @@ pub(in crate::tcp) fn period_of(now: Instant) -> u64 {
 /// The watch of one session.
 #[derive(Debug)]
 pub(in crate::tcp::session) struct PeerWatch {
-    pub(in crate::tcp::session) keep_alive: Option<Duration>,
+    pub(in crate::tcp::session) keep_alive: Option<KeepAlive>,
     pub(in crate::tcp::session) user_timeout: Option<Duration>,
     /// When an acceptable segment last arrived.
     pub(in crate::tcp::session) heard_at: Instant,
@@ -49,7 +49,7 @@ pub(in crate::tcp::session) struct PeerWatch {
 impl PeerWatch {
     pub(in crate::tcp::session) fn new(config: &Config) -> PeerWatch {
         PeerWatch {
-            keep_alive: config.keep_alive,
+            keep_alive: config.keep_alive.map(KeepAlive::after),
             user_timeout: config.user_timeout,
             heard_at: Instant::ZERO,
             unacked_since: Instant::NEVER,
