@@ -211,6 +211,8 @@ static void timer(void) {
     }
     ends = true;
     check(pthread_join(thread, NULL) == 0);
+    /* No handler may run while the library ends with the process. */
+    check(timer_delete(interruption) == 0);
 }
 
 static void forks(void) {
