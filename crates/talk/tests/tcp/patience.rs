@@ -45,6 +45,12 @@ fn the_user_timeout_decides_how_long_keep_alive_probes_go_unanswered() {
         "set tcp.user_timeout 5s; {KEEPING} silence; +100s -> seq 0 ack 1; +0s <- ack 1; +100s -> seq 0 ack 1
          within 0s..10s told ended timed-out; -> RST seq 1 ack 1; sessions 0"
     ));
+    // Once the host has removed it, the number of probes decides again.
+    check(&format!(
+        "set tcp.user_timeout 5s; {KEEPING} silence; +100s -> seq 0 ack 1; +0s <- ack 1; patience keep-alive 100s
+         +100s -> seq 0 ack 1; {} +10s told ended timed-out; -> RST seq 1 ack 1; sessions 0",
+        "+10s -> seq 0 ack 1;".repeat(2)
+    ));
 }
 
 #[test]

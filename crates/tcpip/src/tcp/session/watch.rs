@@ -99,9 +99,12 @@ impl Session {
             ctx.counters.keep_alives += 1;
             self.emit(self.snd_max - 1, Flags::ACK, Options::NONE, pdu, ctx);
         }
-        if let (false, Some(timeout)) = (is_probing, self.watch.user_timeout) {
-            // The peer has time to answer the first probe.
-            self.watch.keep_alive_end = (self.watch.heard_at + timeout).max(now + self.rtt.rto(ctx.config));
+        if !is_probing {
+            self.watch.keep_alive_end = match self.watch.user_timeout {
+                // The peer has time to answer the first probe.
+                Some(timeout) => (self.watch.heard_at + timeout).max(now + self.rtt.rto(ctx.config)),
+                None => Instant::NEVER,
+            };
         }
         self.watch.keep_alives_unanswered += 1;
         self.watch.keep_alive_deadline = now + interval.unwrap_or(ctx.config.keep_alive_interval);

@@ -41,7 +41,7 @@ pub(in crate::tcp::session) struct PeerWatch {
     /// Keep-alive probes without an answer, and when the next one is due.
     pub(in crate::tcp::session) keep_alives_unanswered: u32,
     pub(in crate::tcp::session) keep_alive_deadline: Instant,
-    /// When the user timeout ends a session that does not answer these probes.
+    /// When the user timeout ends a session that does not answer these probes; `NEVER` if their number does.
     pub(in crate::tcp::session) keep_alive_end: Instant,
     pub(in crate::tcp::session) deadline: Instant,
 }
