@@ -127,8 +127,7 @@ int set_datagram_option(int fd, struct found *found, int level, int name, const 
         return fail(EINVAL);
     else
         memcpy(&number, value, sizeof number);
-    if (number < options[at].least || number > options[at].most || (at == HOPS4 && !number) ||
-        at == V6_ONLY)
+    if (number < options[at].least || number > options[at].most || (at == HOPS4 && !number) || at == V6_ONLY)
         return fail(EINVAL);
     uint32_t *values = found->known.options;
     if (at == STAMP || at == STAMP_NS)

@@ -194,7 +194,8 @@ static int choose(int fd, int family, const union name *remote, struct found *fo
     union name local;
     socklen_t length = sizeof local;
     put(&entry, REMOTE, remote);
-    if (is_mapped_in_vain(fd, family, &entry, REMOTE) || is_loopback(&entry, REMOTE) || is_group(&entry, REMOTE) || is_unspecified(&entry, REMOTE))
+    if (is_mapped_in_vain(fd, family, &entry, REMOTE) || is_loopback(&entry, REMOTE) || is_group(&entry, REMOTE) ||
+        is_unspecified(&entry, REMOTE))
         return -1;
     memset(&local, 0, sizeof local);
     if (libc.getsockname(fd, &local.any, &length))
@@ -219,8 +220,8 @@ bool bind_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *
         return false;
     put(&entry, LOCAL, &local);
     bool is_bound = !libc.getsockname(fd, &bound.any, &bound_length) && bound.in.sin_port;
-    if (is_bound || is_mapped_in_vain(fd, family, &entry, LOCAL) || is_loopback(&entry, LOCAL) || is_group(&entry, LOCAL) ||
-        (is_unspecified(&entry, LOCAL) && !entry.port[LOCAL]))
+    if (is_bound || is_mapped_in_vain(fd, family, &entry, LOCAL) || is_loopback(&entry, LOCAL) ||
+        is_group(&entry, LOCAL) || (is_unspecified(&entry, LOCAL) && !entry.port[LOCAL]))
         return false;
     int error = bind_on_board(fd, family, &local, NULL, &found);
     if (error < 0)

@@ -298,8 +298,8 @@ impl Datagrams {
         let socket = Arc::new(socket);
         self.changes.push(Change::Bind { number, taker, local, v6_only, shared_by, socket: socket.clone() });
         let own = ProgramSocket::new(id, local, socket);
-        let own = ProgramSocket { v6_only, user, reuse_address, shared_by, takes, ..own };
-        let own = ProgramSocket { watched: Some(watched), ..own };
+        let watched = Some(watched);
+        let own = ProgramSocket { v6_only, user, reuse_address, shared_by, takes, watched, ..own };
         self.sockets.insert(number, own);
         Ok(())
     }
