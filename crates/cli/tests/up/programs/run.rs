@@ -130,6 +130,16 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
     assert!(since(&clock) < Duration::from_secs(10), "{:?}", since(&clock));
 }
 
+/// Starts a program with piped output. Returns it, and its output after the line with which it is ready.
+fn ready(mut command: Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command.spawn().expect("it is installed");
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says lines");
+    assert_eq!(line, "ready\n");
+    (child, said)
+}
+
 #[test]
 fn traffic_for_a_stopped_board_takes_no_other_route() {
     if !enter() {
@@ -151,11 +161,7 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
                    \x20       print(errno.errorcode[error.errno])\n";
     let mut command = on_board(&dir, &["python3", "-c", program]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it is installed");
-    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("it says lines");
-    assert_eq!(line, "ready\n");
+    let (mut child, mut said) = ready(command);
     board.signal("-KILL");
     board.wait();
     child.stdin.take().expect("it is piped").write_all(b"\n").expect("it reads");
@@ -183,14 +189,11 @@ fn forked_servers_are_quiet_after_the_board_has_stopped() {
     assert_eq!(board.status()["connections"].as_array().map(Vec::len), Some(0));
     let program = format!("{TOOLS}{}", include_str!("python/stopped_server.py"));
     let mut command = on_board(&dir, &["python3", "-c", &program]);
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("it is installed");
-    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("it says lines");
-    assert_eq!(line, "ready\n");
+    command.stdout(Stdio::piped());
+    let (mut child, mut said) = ready(command);
     board.signal("-KILL");
     board.wait();
-    line.clear();
+    let mut line = String::new();
     said.read_line(&mut line).expect("it says lines");
     assert_eq!(line, "all is well\n");
     assert!(child.wait().expect("it is a child of this process").success());

@@ -19,13 +19,6 @@ def sends_at_once(s, peer):
             return True
     return False
 
-def connected(*options):
-    s = socket.socket()
-    for option in options:
-        s.setsockopt(*option)
-    s.connect(far)
-    return s, listener.accept()[0]
-
 # TCP_NODELAY takes effect, whether it is set before connect, afterwards, or on the listener.
 no_delay = TCP, socket.TCP_NODELAY, 1
 s, peer = connected()

@@ -3,13 +3,6 @@ import subprocess
 TCP, SOCKET = socket.IPPROTO_TCP, socket.SOL_SOCKET
 listener = socket.create_server(far)
 
-def connected(*options):
-    s = socket.socket()
-    for option in options:
-        s.setsockopt(*option)
-    s.connect(far)
-    return s, listener.accept()[0]
-
 limit = TCP, socket.TCP_USER_TIMEOUT, 1000
 reads, polls, writes = [connected(limit) for _ in range(3)]
 # TCP_USER_TIMEOUT also limits how long keep-alive probes go unanswered.

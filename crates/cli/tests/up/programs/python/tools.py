@@ -22,3 +22,11 @@ def call(name, *arguments):
     if result < 0:
         raise OSError(ctypes.get_errno(), name)
     return result
+
+def connected(*options):
+    """Connects a socket with these options to the program's `listener` at `far`. Returns both ends."""
+    s = socket.socket()
+    for option in options:
+        s.setsockopt(*option)
+    s.connect(far)
+    return s, listener.accept()[0]
