@@ -725,3 +725,31 @@ fn a_link_that_distributes_circuits_cannot_become_one_that_does_not() {
         assert_eq!(atm(1, udp).needs_new_board(&atm(1, link)), None, "{link}");
     }
 }
+
+#[test]
+fn the_page_size_follows_the_memory_of_a_shard_unless_it_is_configured() {
+    let page = |shards: usize, memory: &str| {
+        let text = format!(
+            "shards = {shards}\n[memory]\n{memory}\n[[port]]\nname = \"lan\"\nlink = \"tap:tap0\"\n\
+             address = \"10.0.0.1/24\"\n"
+        );
+        let plan = Plan::read(&text, "board").unwrap();
+        assert_eq!(
+            plan.board.tcp.session_overhead_bytes as usize,
+            2 * plan.board.memory.page_bytes,
+            "{text}"
+        );
+        plan.board.memory.page_bytes
+    };
+    let rows = [
+        (1, "", 16 << 10),
+        (2, "", 8 << 10),
+        (2, "transmit = \"128MiB\"\nreceive = \"256MiB\"", 16 << 10),
+        (1, "transmit = \"32MiB\"", 8 << 10),
+        (1, "transmit = \"1GiB\"\nreceive = \"1MiB\"", 4 << 10),
+        (8, "page = \"2KiB\"", 2 << 10),
+    ];
+    for (shards, memory, expected) in rows {
+        assert_eq!(page(shards, memory), expected, "{shards} shards, {memory}");
+    }
+}

@@ -30,8 +30,19 @@ const SHARDS_MAX: usize = 64;
 const SHARD_BYTES_MIN: usize = 1 << 20;
 /// Least number of PDUs of a shard.
 const SHARD_PDUS_MIN: usize = 256;
+/// The sizes of pages among which `page` is chosen if it is not configured, largest first.
+const PAGE_BYTES: [usize; 3] = [16 << 10, 8 << 10, 4 << 10];
+/// Least number of pages of a shard in each direction with a page size that is chosen.
+const PAGES_MIN: usize = 4096;
 /// The value of `address` that means an address leased by DHCP.
 const DHCP: &str = "dhcp";
+
+/// Returns the page size for `bytes` of memory per shard and direction. The system moves a large segment into
+/// or out of a few large pages faster than many small ones. But a session may occupy whole pages for a few
+/// bytes, so there have to be enough.
+fn page_bytes(bytes: usize) -> usize {
+    PAGE_BYTES.into_iter().find(|page| bytes / page >= PAGES_MIN).unwrap_or(PAGE_BYTES[2])
+}
 
 pub(super) struct Validator<'a> {
     pub(super) text: &'a str,
@@ -75,9 +86,10 @@ impl Validator<'_> {
             None if is_name(name) => name.to_owned(),
             None => "board".to_owned(),
         };
-        let tcp = self.tcp(&tables)?;
         let mss_is_said = tables.tcp.contains_key("mss");
-        let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
+        let memory = self.memory(&tables.memory, tables.shards.as_ref().map_or(1, |word| word.value))?;
+        let tcp = self.tcp(&tables, &memory)?;
+        let board = BoardConfig { memory, tcp, ..BoardConfig::default() };
         let mut ports = self.ports(&tables, &name)?;
         // The links of bridges have no addresses. They come after the ports, so that they do not change the
         // port numbers.
@@ -198,7 +210,7 @@ impl Validator<'_> {
         Err(self.at(word, format!("invalid name `{}`", word.value), remedy))
     }
 
-    fn memory(&self, table: &tables::Memory) -> Result<MemoryConfig, ConfigError> {
+    fn memory(&self, table: &tables::Memory, shards: usize) -> Result<MemoryConfig, ConfigError> {
         let size = |word: &Option<Word>, default: usize, least: usize, most: usize| match word {
             None => Ok(default),
             Some(word) => {
@@ -211,16 +223,21 @@ impl Validator<'_> {
                 }
             }
         };
+        let transmit_bytes = size(&table.transmit, 64 << 20, 1 << 20, 64 << 30)?;
+        let receive_bytes = size(&table.receive, 64 << 20, 1 << 20, 64 << 30)?;
+        let page_bytes = page_bytes(transmit_bytes.min(receive_bytes) / shards.max(1));
         Ok(MemoryConfig {
-            page_bytes: size(&table.page, 4096, 512, 65_536)?,
-            transmit_bytes: size(&table.transmit, 64 << 20, 1 << 20, 64 << 30)?,
-            receive_bytes: size(&table.receive, 64 << 20, 1 << 20, 64 << 30)?,
+            page_bytes: size(&table.page, page_bytes, 512, 65_536)?,
+            transmit_bytes,
+            receive_bytes,
             pdus: table.pdus.unwrap_or(16_384).clamp(256, 16 << 20),
         })
     }
 
-    fn tcp(&self, tables: &Tables) -> Result<tcp::Config, ConfigError> {
-        let mut config = tcp::Config { autotune: true, ..tcp::Config::default() };
+    fn tcp(&self, tables: &Tables, memory: &MemoryConfig) -> Result<tcp::Config, ConfigError> {
+        // The page that a session writes, and the one that is being acknowledged.
+        let session_overhead_bytes = 2 * memory.page_bytes as u32;
+        let mut config = tcp::Config { autotune: true, session_overhead_bytes, ..tcp::Config::default() };
         for (name, value) in &tables.tcp {
             let word = match value.get_ref() {
                 toml::Value::String(word) => word.clone(),
