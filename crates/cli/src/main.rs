@@ -25,9 +25,9 @@ use std::process::ExitCode;
 
 /// Communications boards in software.
 ///
-/// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers
-/// the host queues. kiban does this in software: as a service on this host (`kiban up`), as an RDMA or VI
-/// NIC, for FTAM and OSI, and in a simulator that runs the same code.
+/// A communications board runs whole protocol stacks beside the host, in its own packet memory; the
+/// host exchanges requests and data with it through queues. kiban does this in software: as a service on this
+/// host (`kiban up`), as an RDMA or VI NIC, for FTAM and OSI, and in a simulator that runs the same code.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {

@@ -38,16 +38,17 @@ const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 const SHELL_IS_UNCHECKED: &str = "kiban run: this shell also starts programs that cannot use the board \
      (statically linked, Go, set-user-ID), on the host's network; `kiban run -- sh` is a shell that does not";
 
-/// Run a program on the TCP of a running board.
+/// Run a program on the TCP and UDP of a running board.
 ///
-/// The program's connections go through the board if the board has a route to the destination, and it
-/// listens at the board's addresses; everything else is unchanged. The program needs no changes: socket
-/// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user
-/// (root may use any user's board), with a service of kind "sockets" in its configuration.
+/// The program's TCP connections and UDP datagrams go through the board if the board has a route to the
+/// destination, and its listeners and UDP sockets at the board's addresses or the wildcard address are opened
+/// on the board. The host's network handles everything else. The program needs no changes: descriptor
+/// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user (root
+/// may use any user's board), with a service of kind "sockets" in its configuration.
 ///
 /// Programs that cannot use the board (statically linked, written in Go, set-user-ID) are not started,
-/// because they would use the host's network. A shell that evaluates the output of --env does start them: use
-/// a shell under `kiban run` instead.
+/// because they would use the host's network. A shell that evaluates the output of --env starts them without
+/// a check; a shell under `kiban run` refuses them.
 #[derive(Args)]
 #[command(override_usage = "kiban run [OPTIONS] -- PROGRAM [ARGUMENT]...\n       kiban run [OPTIONS] --env")]
 #[command(after_help = "Examples:\
@@ -55,12 +56,12 @@ const SHELL_IS_UNCHECKED: &str = "kiban run: this shell also starts programs tha
         \n  kiban run -- iperf3 -c 10.9.0.1\
         \n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\
         \n  kiban run -- bash                                  a shell, for all programs started from it\
-        \n  eval \"$(kiban run --env)\"                          for all programs in this shell; does not refuse any\
+        \n  eval \"$(kiban run --env)\"                          for all programs in this shell, without a check\
         \n\nVariables:\
         \n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\
         \n  KIBAN_NAME_SERVERS=ADDRESS… name servers instead of those that the board has leased by DHCP, or of\
         \n                              those in /etc/resolv.conf; separated by spaces\
-        \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if they are not next to this program\
+        \n  KIBAN_VERBS_LIB=DIR         the directory of kiban's libraries, if it is not one of the usual two\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if no board offers sockets, 2 for invalid arguments.")]
 pub(crate) struct Run {
     /// Name of the board; needed only if several are running.

@@ -17,7 +17,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Prints a line for each connection, the verdict first: who waited for whom, and how much time was lost.
 /// With --connection, also the packets that prove it, and what to do. Reads pcap and pcapng files, captured
 /// at the client, at the server or between them; headers suffice (tcpdump -s 128). A RoCEv2 connection is a
-/// pair of queue pairs (RC or XRC). Reads at most 1 GiB and two million packets of a file, and says so.
+/// pair of queue pairs (RC or XRC). Reads at most 1 GiB of a file, and two million TCP segments and RoCEv2
+/// packets; a message says if the file has more.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  tcpdump -i eth0 -s 128 -w slow.pcap tcp port 443     make a capture\

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Connect a command or a container with other hosts, without privileges.
+/// Give a command or a container its own network, without privileges.
 ///
 /// The program runs in a user and network namespace of its own. Its interface leads to a board in this
 /// process, which connects it with other hosts through ordinary sockets of this host's user: TCP, UDP, and

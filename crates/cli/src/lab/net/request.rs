@@ -17,8 +17,8 @@ const DNS_PORT: u16 = 53;
 /// Repeat an HTTP request, and show the shares of DNS, TCP, TLS, the server and the transfer.
 ///
 /// Each round opens a connection and makes two requests on it. The verdict names a cause only if its evidence
-/// explains at least half of the part that dominates. Names are looked up as glibc does it with
-/// /etc/resolv.conf. The other end is any web server.
+/// explains at least half of the part that dominates. Names are looked up as by glibc, with
+/// the settings in /etc/resolv.conf. The other end is any web server.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab request https://www.example.org/\
@@ -38,10 +38,10 @@ pub(crate) struct Request {
     /// How long each step may take, in seconds.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     timeout: u32,
-    /// Name server to ask instead of those of the resolver's settings; can be repeated.
+    /// Name server to query instead of those in the resolver's configuration; can be repeated.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = name_server)]
     name_server: Vec<SocketAddr>,
-    /// Settings of the resolver.
+    /// Configuration file of the resolver.
     #[arg(long, default_value = "/etc/resolv.conf", value_name = "FILE")]
     resolv_conf: PathBuf,
     /// Trust the certificate authorities in this file (PEM) instead of the system's.
