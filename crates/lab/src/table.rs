@@ -32,6 +32,8 @@ pub struct Table {
     rows: Vec<Vec<String>>,
     notes: Vec<String>,
     remarks: Vec<String>,
+    /// The width of a screen, if the table has to fit on it.
+    screen: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +106,28 @@ impl Table {
         self.remarks.push(text.into());
     }
 
+    /// Makes the table at most `screen` wide, with one line for each row: leaves out the columns of these
+    /// names, in this order, until the rest fits, and cuts the widest text column if it still does not.
+    /// Remarks are wrapped.
+    pub fn fit(mut self, screen: usize, spare: &[&str]) -> Self {
+        let excess = |table: &Table| table.natural_width().saturating_sub(screen);
+        for head in spare {
+            let at = self.columns.iter().position(|column| column.head == *head);
+            if let Some(at) = at.filter(|_| excess(&self) > 0) {
+                self.columns.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
+        let widths = self.natural_widths();
+        let texts = (0..widths.len()).filter(|&at| self.columns[at].kind == Kind::Words);
+        if let (excess @ 1.., Some(at)) = (excess(&self), texts.max_by_key(|&at| widths[at])) {
+            let kept = widths[at].saturating_sub(excess).max(1);
+            let cells = self.rows.iter_mut().map(|row| &mut row[at]);
+            cells.chain([&mut self.columns[at].head]).for_each(|cell| *cell = cut(cell, kept));
+        }
+        Table { screen: Some(screen), ..self }
+    }
+
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -129,14 +153,24 @@ impl Table {
         }
     }
 
-    /// Returns the column widths, reduced where possible so that the table fits.
-    fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> = (0..self.columns.len())
+    /// Returns the widths of the longest cells.
+    fn natural_widths(&self) -> Vec<usize> {
+        (0..self.columns.len())
             .map(|at| {
                 let cells = self.rows.iter().map(|row| &row[at]).chain([&self.columns[at].head]);
                 cells.map(|cell| width(cell)).max().unwrap_or(0)
             })
-            .collect();
+            .collect()
+    }
+
+    /// Returns the width of the table without wrapped cells.
+    fn natural_width(&self) -> usize {
+        self.natural_widths().iter().sum::<usize>() + GAP.len() * self.columns.len().saturating_sub(1)
+    }
+
+    /// Returns the column widths, reduced where possible so that the table fits.
+    fn widths(&self) -> Vec<usize> {
+        let mut widths = self.natural_widths();
         let least = |at: usize, bound: usize| {
             let cells = self.rows.iter().map(|row| &row[at]).chain([&self.columns[at].head]);
             let longest = cells.flat_map(|cell| cell.split_whitespace()).map(width).max().unwrap_or(0);
@@ -153,7 +187,7 @@ impl Table {
         ] {
             let least: Vec<usize> = (0..widths.len()).map(|at| least(at, bound)).collect();
             loop {
-                let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH_MAX);
+                let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(self.width_max());
                 let widest = (0..widths.len())
                     .filter(|&at| self.columns[at].kind == kind && widths[at] > least[at])
                     .max_by_key(|&at| widths[at]);
@@ -164,6 +198,10 @@ impl Table {
             }
         }
         widths
+    }
+
+    fn width_max(&self) -> usize {
+        self.screen.unwrap_or(WIDTH_MAX)
     }
 
     /// Writes one row, which takes several lines if a cell has to be wrapped.
@@ -189,9 +227,8 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.title.is_empty() {
-            for line in fold(&self.title, WIDTH_MAX) {
-                writeln!(f, "{line}")?;
-            }
+            let mut lines = self.title.lines().flat_map(|line| fold(line, self.width_max()));
+            lines.try_for_each(|line| writeln!(f, "{line}"))?;
         }
         let widths = self.widths();
         let heads: Vec<String> = self.columns.iter().map(|column| column.head.clone()).collect();
@@ -203,12 +240,13 @@ impl fmt::Display for Table {
         }
         for (number, note) in (1..).zip(&self.notes) {
             let mark = format!("[{number}] ");
-            for (at, line) in fold(note, WIDTH_MAX - mark.len()).iter().enumerate() {
+            for (at, line) in fold(note, self.width_max().saturating_sub(mark.len())).iter().enumerate() {
                 let lead = if at == 0 { mark.clone() } else { " ".repeat(mark.len()) };
                 writeln!(f, "{lead}{line}")?;
             }
         }
-        self.remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))
+        let lines = |remark: &String| fold(remark, self.screen.unwrap_or(usize::MAX));
+        self.remarks.iter().flat_map(lines).try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 
@@ -270,8 +308,17 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// Cuts a text that is longer than `wanted`; an ellipsis marks that.
+pub fn cut(text: &str, wanted: usize) -> String {
+    if width(text) <= wanted {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(wanted.saturating_sub(1));
+    kept.chain((wanted > 0).then_some('…')).collect()
+}
+
 /// Wraps `text` at spaces so that no line is wider than `wanted`; cuts longer words.
-fn fold(text: &str, wanted: usize) -> Vec<String> {
+pub fn fold(text: &str, wanted: usize) -> Vec<String> {
     if width(text) <= wanted {
         return vec![text.to_owned()];
     }
@@ -363,6 +410,20 @@ circuit   cells  state
         let mut narrow = head();
         narrow.row([label, "1234567890123456789012345678901234567890", list]);
         assert!(narrow.to_string().contains("1234567890123456789012345678901234567890"), "{narrow}");
+    }
+
+    #[test]
+    fn a_table_on_a_screen_leaves_out_columns_and_cuts_the_widest_text() {
+        let mut table = Table::new("t").text_column("name").text_column("state").number_column("rate");
+        table.row(["a name with spaces", "up", "26.1 Gbit/s"]);
+        table.remark("a remark of several words");
+        let shown = |screen| table.clone().fit(screen, &["none", "state"]).to_string();
+        assert_eq!(shown(80), table.to_string());
+        assert!(shown(31).starts_with("t\nname                       rate\n"), "{}", shown(31));
+        assert!(shown(31).contains("\na name with spaces  26.1 Gbit/s\n"), "{}", shown(31));
+        assert!(shown(20).contains("\na name…  26.1 Gbit/s\na remark of several\nwords\n"), "{}", shown(20));
+        // No row has two lines.
+        assert_eq!([80, 31, 20].map(|screen| shown(screen).matches("Gbit/s").count()), [1; 3]);
     }
 
     #[test]

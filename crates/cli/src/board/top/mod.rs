@@ -2,11 +2,10 @@
 //!
 //! Screen    at the top, a graph of the received and one of the sent bits, each with its scale; then CPU,
 //!           memory and sessions by state; below, tables of ports, services and TCP sessions, the busiest
-//!           first, and of circuits.
-//! Rates     ports report theirs; those of services and sessions, and the CPU time, are differences between
-//!           two samples.
+//!           first, and of circuits and shards.
+//! Rates     all are differences between the same two samples, so that they agree.
 //! Keys      `?` shows them, and what the mouse does. Terminals select text while Shift is held.
-//! Limits    the rates of services and sessions are unknown in the first sample. A board reports at most
+//! Limits    no rate is known in the first sample. A board reports at most
 //!           [`CONNECTIONS_MAX`](kiban_service::status::CONNECTIONS_MAX) sessions of each shard.
 
 mod samples;
@@ -89,9 +88,8 @@ fn show(
                 _ => {}
             }
         } else {
-            let now = clock.now();
-            samples.add(query_status(caller)?, now.since(sampled));
-            sampled = now;
+            sampled = clock.now();
+            samples.add(query_status(caller)?);
         }
     }
 }

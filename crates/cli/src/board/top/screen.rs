@@ -1,14 +1,19 @@
 //! The screen of `kiban top`.
+//!
+//! Narrow  columns of tables that do not fit are left out, and parts of the lines above them move to another
+//!         line, so that nothing is clipped from 60 columns on.
 
 use super::samples::Samples;
 use crate::board::control::{guest_lines, link_cell};
 use kiban_lab::Table;
+use kiban_lab::table::{counted, cut};
 use kiban_service::status::{Connection, Port, Service, Use};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Sparkline};
+use std::collections::VecDeque;
 
 /// What the user chose to see.
 #[derive(Default)]
@@ -21,31 +26,67 @@ pub(super) struct View {
     pub(super) by_name: bool,
     /// The number of lines by which the tables are scrolled.
     pub(super) scrolled: u16,
-    /// The row that is highlighted, by its first two words, which name it.
+    /// The key of the row that is highlighted.
     pub(super) selected: Option<String>,
-    /// Where the tables were drawn, and their lines.
+    /// Where the tables were drawn, and what their lines are.
     pub(super) area: Rect,
-    pub(super) lines: Vec<String>,
+    pub(super) lines: Vec<LineKind>,
     pub(super) shows_help: bool,
     pub(super) has_colours: bool,
+}
+
+/// What a line of the tables is, for clicks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum LineKind {
+    /// The heads of the columns; the first column has this width.
+    Heads(usize),
+    /// A row, by its key.
+    Row(String),
+    Other,
+}
+
+/// A table of the screen.
+struct Listing<'a> {
+    table: Table,
+    /// The heads of columns that are left out on a narrow screen, the first one first.
+    spare: &'static [&'static str],
+    /// The key of each row.
+    keys: Vec<String>,
+    view: &'a View,
+}
+
+impl Listing<'_> {
+    /// Adds a row, unless the filter hides it; returns whether it was added.
+    fn row<const N: usize>(&mut self, key: String, cells: [String; N], more: &[String]) -> bool {
+        let filter = self.view.filter.to_lowercase();
+        let passes = cells.iter().chain(more).any(|cell| cell.to_lowercase().contains(&filter));
+        if passes {
+            self.table.row(cells);
+            self.keys.push(key);
+        }
+        passes
+    }
 }
 
 /// Colours that differ in lightness, too, for colour-blind users.
 const RECEIVED: Color = Color::Cyan;
 const SENT: Color = Color::Yellow;
-const GRAPH_LINES: u16 = 6;
 
-const HELP: [&str; 10] = [
-    "?, h        this help",
-    "/           show only rows that contain a text; Enter ends it, Esc removes it",
-    "s           sort by name, or by rate",
-    "Up, Down    scroll; PageUp, PageDown, Home too",
-    "q, Esc      quit",
-    "mouse       the wheel scrolls; click on a row to highlight it, or on the head",
-    "            of a column to sort by it: by name on the first, by rate on others",
+const HELP: [&str; 14] = [
+    "?, h      this help",
+    "/         show only rows that contain a text;",
+    "          Enter ends it, Esc removes it",
+    "s         sort by name, or by rate",
+    "Up, Down  scroll; PageUp, PageDown, Home too",
+    "q, Esc    quit",
+    "mouse     the wheel scrolls; click on a row to",
+    "          highlight it, or on the head of a column",
+    "          to sort: by name on the first, by rate",
+    "          on others",
     "",
-    "Graphs have the newest sample on the right, and one column for each second.",
-    "Memory is shown in red from 90 % on.",
+    "Graphs have the newest second on the right. Memory",
+    "is shown in red from 90 % on. A narrow terminal",
+    "shows fewer columns.",
 ];
 
 /// Formats a value with three digits and a prefix: `26.1 Gbit/s`.
@@ -80,25 +121,28 @@ fn scale_of(peak: u64) -> u64 {
 }
 
 pub(super) fn draw(frame: &mut Frame<'_>, samples: &Samples, view: &mut View) {
+    let whole = frame.area();
+    let summary = summary(samples, view.has_colours, whole.width);
     let [above, middle, below, keys] = Layout::vertical([
-        Constraint::Length(GRAPH_LINES),
-        Constraint::Length(4),
+        Constraint::Length((whole.height / 4).clamp(5, 12)),
+        Constraint::Length(summary.len() as u16 + 1),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
-    .areas(frame.area());
+    .areas(whole);
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(above);
     let colour = |colour: Color| if view.has_colours { Style::new().fg(colour) } else { Style::new() };
     for (area, way, name, style) in
         [(left, 0, "received", colour(RECEIVED)), (right, 1, "sent", colour(SENT))]
     {
-        graph(frame, area, samples, way, name, style);
+        graph(frame, area, &samples.bits[way], name, style);
     }
-    frame.render_widget(Paragraph::new(summary(samples, view.has_colours)), middle);
-    let lines = tables(samples, view);
-    // The last line stays visible.
-    view.scrolled = view.scrolled.min(u16::try_from(lines.len().saturating_sub(1)).unwrap_or(u16::MAX));
-    (view.area, view.lines) = (below, lines.iter().map(ToString::to_string).collect());
+    frame.render_widget(Paragraph::new(summary), middle);
+    let (lines, kinds): (Vec<Line<'static>>, Vec<LineKind>) =
+        tables(samples, view, below.width).into_iter().unzip();
+    let (count, height) = (lines.len(), usize::from(below.height));
+    view.scrolled = view.scrolled.min(u16::try_from(count.saturating_sub(height)).unwrap_or(u16::MAX));
+    (view.area, view.lines) = (below, kinds);
     frame.render_widget(Paragraph::new(lines).scroll((view.scrolled, 0)), below);
     let order = if view.by_name { "name" } else { "rate" };
     let typed = match (view.is_typing, view.filter.as_str()) {
@@ -106,15 +150,19 @@ pub(super) fn draw(frame: &mut Frame<'_>, samples: &Samples, view: &mut View) {
         (false, "") => "/ filter".to_owned(),
         (false, text) => format!("filter: {text} (Esc removes it)"),
     };
-    frame.render_widget(Paragraph::new(format!("? help  {typed}  s sorted by {order}  q quit")), keys);
+    let mut words = format!("? help  q quit  s by {order}  {typed}");
+    if count > height {
+        let first = usize::from(view.scrolled);
+        words += &format!("  lines {}-{} of {count}", first + 1, first + height);
+    }
+    frame.render_widget(Paragraph::new(cut(&words, keys.width.into())), keys);
     if view.shows_help {
         let width = HELP.iter().map(|line| line.len()).max().unwrap_or(0) as u16 + 2;
-        let area = frame.area();
         let help = Rect::new(
-            area.width.saturating_sub(width) / 2,
-            area.height.saturating_sub(HELP.len() as u16 + 2) / 2,
-            width.min(area.width),
-            (HELP.len() as u16 + 2).min(area.height),
+            whole.width.saturating_sub(width) / 2,
+            whole.height.saturating_sub(HELP.len() as u16 + 2) / 2,
+            width.min(whole.width),
+            (HELP.len() as u16 + 2).min(whole.height),
         );
         frame.render_widget(Clear, help);
         frame.render_widget(
@@ -124,24 +172,23 @@ pub(super) fn draw(frame: &mut Frame<'_>, samples: &Samples, view: &mut View) {
     }
 }
 
-/// Draws the graph of a direction. Its title has the current rate, and the rate of its upper edge.
-fn graph(frame: &mut Frame<'_>, area: Rect, samples: &Samples, way: usize, name: &str, style: Style) {
-    let history = &samples.bits[way];
-    let block = Block::bordered();
+/// Draws the graph of a direction, with the current rate above it, and below it the rate of its upper edge.
+fn graph(frame: &mut Frame<'_>, area: Rect, history: &VecDeque<u64>, name: &str, style: Style) {
+    let now = history.front().map_or("-".to_owned(), |now| bits(*now as f64));
+    let block = Block::bordered().title(format!(" {name} {now} "));
     let width = usize::from(block.inner(area).width);
     let shown: Vec<u64> = history.iter().take(width).rev().copied().collect();
     let scale = scale_of(shown.iter().copied().max().unwrap_or(0));
-    let now = bits(history.front().copied().unwrap_or(0) as f64);
-    let title = format!(" {}: {name} {now}, scale 0 to {} ", samples.status.name, bits(scale as f64));
     // The graph is right-aligned: the newest sample is in the last column.
     let empty = width.saturating_sub(shown.len());
     let columns: Vec<u64> = std::iter::repeat_n(0, empty).chain(shown).collect();
     let bars = Sparkline::default().data(&columns).max(scale).style(style);
-    frame.render_widget(bars.block(block.title(title)), area);
+    let below = format!(" scale 0 to {} ", bits(scale as f64));
+    frame.render_widget(bars.block(block.title_bottom(below)), area);
 }
 
 /// Returns the lines about CPU, memory and sessions.
-fn summary(samples: &Samples, has_colours: bool) -> Vec<Line<'static>> {
+fn summary(samples: &Samples, has_colours: bool, width: u16) -> Vec<Line<'static>> {
     let status = &samples.status;
     let percent = |used: &Use| 100.0 * used.used as f64 / used.capacity.max(1) as f64;
     let part = |name: &str, used: &Use| {
@@ -154,56 +201,80 @@ fn summary(samples: &Samples, has_colours: bool) -> Vec<Line<'static>> {
     let cores = samples.cores.map_or("-".to_owned(), |cores| format!("{:.0} %", cores * 100.0));
     let uptime = indicatif::HumanDuration(std::time::Duration::from_secs_f64(status.uptime_seconds));
     let memory = &status.memory;
-    let by_state: Vec<String> =
-        status.sessions.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let all: u64 = status.sessions.values().sum();
-    vec![
-        Line::from(format!("{}, up {uptime}, process {}, CPU {cores} of a core", status.state, status.pid)),
-        Line::from(vec![
-            Span::raw("memory: "),
-            part("transmit", &memory.transmit_bytes),
-            Span::raw(", "),
-            part("receive", &memory.receive_bytes),
-            Span::raw(format!(", PDUs {} of {}", memory.pdus.used, memory.pdus.capacity)),
-        ]),
-        Line::from(match &by_state[..] {
-            [] => "sessions: none".to_owned(),
-            states => format!("sessions: {all} ({})", states.join(", ")),
-        }),
-    ]
+    let by_state = status.sessions.iter().map(|(state, count)| format!("{count} {state}"));
+    let by_state = by_state.enumerate().map(|(number, state)| match number {
+        0 => format!("{}: {state}", counted(all, "session")),
+        _ => state,
+    });
+    let mut sessions: Vec<Span<'_>> = by_state.map(Span::raw).collect();
+    if sessions.is_empty() {
+        sessions.push(Span::raw("no sessions"));
+    }
+    let board = [
+        format!("{}: {}", status.name, status.state),
+        format!("up {uptime}"),
+        format!("process {}", status.pid),
+        format!("CPU {cores} of a core"),
+    ];
+    let memory = vec![
+        part("memory: transmit", &memory.transmit_bytes),
+        part("receive", &memory.receive_bytes),
+        Span::raw(format!("PDUs {} of {}", memory.pdus.used, memory.pdus.capacity)),
+    ];
+    let groups = [board.map(Span::raw).to_vec(), memory, sessions];
+    groups.into_iter().flat_map(|parts| flow(parts, width)).collect()
+}
+
+/// Puts parts with commas between them into lines of at most this width.
+fn flow(parts: Vec<Span<'static>>, width: u16) -> Vec<Line<'static>> {
+    let (mut lines, mut line) = (Vec::new(), Line::default());
+    for part in parts {
+        if line.width() > 0 {
+            let is_full = line.width() + ", ".len() + part.width() + ",".len() > usize::from(width);
+            line.push_span(if is_full { "," } else { ", " });
+            if is_full {
+                lines.push(std::mem::take(&mut line));
+            }
+        }
+        line.push_span(part);
+    }
+    lines.push(line);
+    lines
 }
 
 /// Returns the lines of all tables.
-fn tables(samples: &Samples, view: &View) -> Vec<Line<'static>> {
+fn tables(samples: &Samples, view: &View, width: u16) -> Vec<(Line<'static>, LineKind)> {
     let mut lines = Vec::new();
-    for table in
-        [ports(samples, view), services(samples, view), connections(samples, view), circuits(samples, view)]
-    {
+    let listings = [ports, services, connections, circuits, shards].map(|listing| listing(samples, view));
+    for Listing { table, spare, keys, .. } in listings {
         if table.is_empty() {
             continue;
         }
         if !lines.is_empty() {
-            lines.push(Line::default());
+            lines.push((Line::default(), LineKind::Other));
         }
-        for (number, line) in table.to_string().lines().enumerate() {
-            // The title and the heads.
-            let style = if number < 2 {
-                Style::new().add_modifier(Modifier::BOLD)
-            } else if view.selected.is_some() && name_of(line) == view.selected {
-                Style::new().add_modifier(Modifier::REVERSED)
-            } else {
-                Style::new()
+        let text = table.fit(width.into(), spare).to_string();
+        let first = text.lines().nth(2).map_or(0, |rule| rule.find(' ').unwrap_or(rule.len()));
+        let mut keys = keys.into_iter();
+        for (number, line) in text.lines().enumerate() {
+            let kind = match number {
+                0 | 2 => LineKind::Other,
+                1 => LineKind::Heads(first),
+                // Remarks follow the rows.
+                _ => keys.next().map_or(LineKind::Other, LineKind::Row),
             };
-            lines.push(Line::from(Span::styled(line.to_owned(), style)));
+            let style = match &kind {
+                _ if number < 2 => Style::new().add_modifier(Modifier::BOLD),
+                LineKind::Row(key) if view.selected.as_ref() == Some(key) => {
+                    Style::new().add_modifier(Modifier::REVERSED)
+                }
+                _ => Style::new(),
+            };
+            lines.push((Line::from(Span::styled(line.to_owned(), style)), kind));
         }
     }
     lines
-}
-
-/// Returns the first two words of a row, which name it; `None` for other lines.
-fn name_of(line: &str) -> Option<String> {
-    let mut words = line.split_whitespace();
-    Some(format!("{} {}", words.next()?, words.next()?)).filter(|_| !line.starts_with("--"))
 }
 
 impl View {
@@ -212,16 +283,13 @@ impl View {
         if !self.area.contains(Position::new(column, row)) {
             return;
         }
-        let at = usize::from(row - self.area.y + self.scrolled);
-        let Some(line) = self.lines.get(at) else { return };
-        let is_rule = |at: usize| self.lines.get(at).is_some_and(|line| line.starts_with("--"));
-        if is_rule(at + 1) {
-            let first = self.lines[at + 1].find(' ').unwrap_or(usize::MAX);
-            self.by_name = usize::from(column - self.area.x) <= first;
-        } else {
+        match self.lines.get(usize::from(row - self.area.y + self.scrolled)) {
+            Some(LineKind::Heads(first)) => self.by_name = usize::from(column - self.area.x) <= *first,
             // A second click ends the highlight.
-            let name = name_of(line);
-            self.selected = name.filter(|name| self.selected.as_ref() != Some(name));
+            Some(LineKind::Row(key)) => {
+                self.selected = Some(key.clone()).filter(|key| self.selected.as_ref() != Some(key));
+            }
+            Some(LineKind::Other) | None => {}
         }
     }
 }
@@ -247,18 +315,12 @@ fn sum(rates: Option<[f64; 2]>) -> f64 {
 }
 
 /// Returns the cells of the rates of both directions.
-fn rate_cells(rates: Option<[f64; 2]>) -> [String; 2] {
-    rates.map_or(["-".into(), "-".into()], |rates| rates.map(bits))
+fn rate_cells(rates: Option<[f64; 2]>, unit: &str) -> [String; 2] {
+    rates.map_or(["-".into(), "-".into()], |rates| rates.map(|rate| scaled(rate, unit)))
 }
 
-/// Returns whether a row passes the filter.
-fn passes(cells: &[String], view: &View) -> bool {
-    let filter = view.filter.to_lowercase();
-    cells.iter().any(|cell| cell.to_lowercase().contains(&filter))
-}
-
-fn ports(samples: &Samples, view: &View) -> Table {
-    let mut table = Table::new("ports")
+fn ports<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
+    let table = Table::new("ports")
         .text_column("port")
         .text_column("link")
         .text_column("state")
@@ -268,29 +330,31 @@ fn ports(samples: &Samples, view: &View) -> Table {
         .number_column("out")
         .number_column("queued")
         .number_column("lost");
-    let rate = |port: &Port| port.rates.bits_in + port.rates.bits_out;
-    for port in ordered(&samples.status.ports, view, |port| &port.name, rate) {
-        let link = link_cell(&mut table, &port.name, &port.link);
+    let spare = &["packets in", "out", "link", "queued"];
+    let mut listing = Listing { table, spare, keys: Vec::new(), view };
+    let rates = |port: &Port| samples.port_bits(&port.name);
+    for port in ordered(&samples.status.ports, view, |port| &port.name, |port| sum(rates(port))) {
+        let link = link_cell(&mut listing.table, &port.name, &port.link);
+        let [received, sent] = rate_cells(rates(port), "bit/s");
+        let [packets_in, packets_out] = rate_cells(samples.port_units(&port.name), "/s");
         let row = [
             port.name.clone(),
             link,
             port.state.clone(),
-            bits(port.rates.bits_in),
-            bits(port.rates.bits_out),
-            scaled(port.rates.units_in, "/s"),
-            scaled(port.rates.units_out, "/s"),
+            received,
+            sent,
+            packets_in,
+            packets_out,
             port.waiting.to_string(),
             port.lost.values().sum::<u64>().to_string(),
         ];
-        if passes(&row, view) {
-            table.row(row);
-        }
+        listing.row(format!("port {}", port.name), row, &[]);
     }
-    table
+    listing
 }
 
-fn services(samples: &Samples, view: &View) -> Table {
-    let mut table = Table::new("services")
+fn services<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
+    let table = Table::new("services")
         .text_column("service")
         .text_column("kind")
         .text_column("listens on")
@@ -299,10 +363,13 @@ fn services(samples: &Samples, view: &View) -> Table {
         .number_column("received")
         .number_column("sent")
         .number_column("refused");
-    let rates = |service: &Service| samples.service_bits(&service.name);
-    let sum = |service: &Service| sum(rates(service));
-    for service in ordered(&samples.status.services, view, |service| &service.name, sum) {
-        let [received, sent] = rate_cells(rates(service));
+    let spare = &["state", "kind", "listens on", "refused"];
+    let mut listing = Listing { table, spare, keys: Vec::new(), view };
+    let rates = |service: &Service| samples.service_bits(service);
+    for service in
+        ordered(&samples.status.services, view, |service| &service.name, |service| sum(rates(service)))
+    {
+        let [received, sent] = rate_cells(rates(service), "bit/s");
         let row = [
             service.name.clone(),
             service.kind.clone(),
@@ -314,16 +381,15 @@ fn services(samples: &Samples, view: &View) -> Table {
             service.counters.get("refused").copied().unwrap_or(0).to_string(),
         ];
         let guest: Vec<String> = service.guest.iter().flat_map(guest_lines).collect();
-        if passes(&row, view) || passes(&guest, view) {
-            table.row(row);
-            guest.iter().for_each(|line| table.remark(format!("{}  {line}", service.name)));
+        if listing.row(format!("service {}", service.name), row, &guest) {
+            guest.iter().for_each(|line| listing.table.remark(format!("{}  {line}", service.name)));
         }
     }
-    table
+    listing
 }
 
-fn connections(samples: &Samples, view: &View) -> Table {
-    let mut table = Table::new("TCP sessions")
+fn connections<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
+    let table = Table::new("TCP sessions")
         .text_column("local")
         .text_column("remote")
         .text_column("state")
@@ -331,11 +397,13 @@ fn connections(samples: &Samples, view: &View) -> Table {
         .number_column("sent")
         .number_column("RTT")
         .number_column("cwnd")
-        .number_column("retransmitted");
+        .number_column("retrans");
+    let spare = &["state", "cwnd", "local", "RTT"];
+    let mut listing = Listing { table, spare, keys: Vec::new(), view };
     let rates = |one: &Connection| samples.connection_bits(one);
     let sum = |one: &Connection| sum(rates(one));
     for one in ordered(&samples.status.connections, view, |one| (&one.local, &one.remote), sum) {
-        let [received, sent] = rate_cells(rates(one));
+        let [received, sent] = rate_cells(rates(one), "bit/s");
         let rtt = if one.rtt_us == 0 { "-".into() } else { format!("{:.2} ms", one.rtt_us as f64 * 1e-3) };
         let row = [
             one.local.clone(),
@@ -347,40 +415,53 @@ fn connections(samples: &Samples, view: &View) -> Table {
             scaled(one.cwnd_bytes as f64, "B"),
             scaled(one.retransmitted_bytes as f64, "B"),
         ];
-        if passes(&row, view) {
-            table.row(row);
-        }
+        listing.row(format!("session {} {}", one.local, one.remote), row, &[]);
     }
-    table
+    listing
 }
 
-fn circuits(samples: &Samples, view: &View) -> Table {
-    let mut table = Table::new("circuits")
+fn circuits<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
+    let table = Table::new("circuits")
         .text_column("port")
         .text_column("vc")
         .text_column("peer")
         .text_column("InATMARP");
+    let mut listing = Listing { table, spare: &[], keys: Vec::new(), view };
     for circuit in &samples.status.circuits {
         let peer = circuit.peer.clone().unwrap_or_else(|| "?".into());
         let row = [circuit.port.clone(), circuit.vc.clone(), peer, circuit.state.clone()];
-        if passes(&row, view) {
-            table.row(row);
-        }
+        listing.row(format!("circuit {} {}", circuit.port, circuit.vc), row, &[]);
     }
-    table
+    listing
+}
+
+fn shards<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
+    let table = Table::new("shards")
+        .text_column("shard")
+        .number_column("sessions")
+        .number_column("packets in")
+        .number_column("out");
+    let mut listing = Listing { table, spare: &[], keys: Vec::new(), view };
+    for (number, shard) in samples.status.shards.iter().enumerate() {
+        let [packets_in, packets_out] = rate_cells(samples.shard_units(number), "/s");
+        let row = [number.to_string(), shard.sessions.to_string(), packets_in, packets_out];
+        listing.row(format!("shard {number}"), row, &[]);
+    }
+    listing
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_service::status::{Guest, Memory, Rates, Status};
+    use kiban_service::status::{Circuit, Guest, Memory, Shard, Status};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use std::time::Duration;
 
-    fn port(name: &str, bits_in: f64, bits_out: f64) -> Port {
-        let rates = Rates { bits_in, bits_out, units_in: 12_345.0, ..Rates::default() };
-        Port { name: name.into(), state: "up".into(), rates, ..Port::default() }
+    fn port(name: &str, bytes: [u64; 2]) -> Port {
+        let counters = [("bytes_in", bytes[0]), ("bytes_out", bytes[1]), ("units_in", bytes[0] / 1000)];
+        let link_counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
+        let link = format!("tap:kiban-{name},offload");
+        Port { name: name.into(), link, state: "up".into(), link_counters, ..Port::default() }
     }
 
     fn service(name: &str, bytes_in: u64) -> Service {
@@ -388,16 +469,31 @@ mod tests {
         Service { name: name.into(), sessions_max: 9, counters, ..Service::default() }
     }
 
-    fn status(services: Vec<Service>) -> Status {
+    /// A board at a second of its life: `east` receives 3 Mbit/s and sends 4.5, `west` 26.1 Gbit/s and 0.95
+    /// Mbit/s.
+    fn status(second: u64, services: Vec<Service>) -> Status {
         let full = Use { capacity: 64 << 20, used: 60 << 20 };
         Status {
             name: "lab".into(),
-            ports: vec![port("east", 3e6, 4.5e6), port("west", 26.1e9, 950e3)],
+            state: "running".into(),
+            pid: u32::MAX,
+            uptime_seconds: second as f64,
+            ports: vec![
+                port("east", [second * 375_000, second * 562_500]),
+                port("west", [second * 3_262_500_000, second * 118_750]),
+            ],
             services,
             memory: Memory { receive_bytes: full, ..Memory::default() },
             sessions: [("ESTABLISHED".to_owned(), 3)].into(),
             ..Status::default()
         }
+    }
+
+    /// Returns the samples of two statuses, two seconds apart.
+    fn two(of: impl Fn(u64) -> Status) -> Samples {
+        let mut samples = Samples::new(of(100));
+        samples.add(of(102));
+        samples
     }
 
     fn screen(samples: &Samples, view: &mut View, (width, height): (u16, u16)) -> String {
@@ -406,28 +502,132 @@ mod tests {
         terminal.backend().to_string()
     }
 
+    fn place(shown: &str, words: &str) -> usize {
+        shown.find(words).unwrap_or_else(|| panic!("{words}:\n{shown}"))
+    }
+
     #[test]
     fn the_screen_shows_rates_with_units_and_the_busiest_first() {
-        let mut samples = Samples::new(status(vec![service("idle", 10), service("busy", 10)]));
-        let two = Duration::from_secs(2);
-        samples.add(status(vec![service("idle", 10), service("busy", 2_500_010)]), two);
+        let samples = two(|second| {
+            status(second, vec![service("idle", 10), service("busy", 10 + 1_250_000 * (second - 100))])
+        });
         let mut view = View::default();
         let shown = screen(&samples, &mut view, (120, 40));
         for words in [
-            "lab: received 26.1 Gbit/s, scale 0 to 50.0 Gbit/s",
-            "sent 5.45 Mbit/s, scale 0 to 10.0 Mbit/s",
-            "12.3 k/s",
+            "received 26.1 Gbit/s",
+            "scale 0 to 50.0 Gbit/s",
+            "sent 5.45 Mbit/s",
+            "scale 0 to 10.0 Mbit/s",
+            "3.26 M/s",
             "10.0 Mbit/s",
             "60.00 MiB of 64.00 MiB (94 %)",
-            "sessions: 3 (3 ESTABLISHED)",
+            "3 sessions: 3 ESTABLISHED",
         ] {
-            assert!(shown.contains(words), "{words}:\n{shown}");
+            place(&shown, words);
         }
-        let place = |word: &str| shown.find(word).unwrap_or_else(|| panic!("{word}:\n{shown}"));
-        assert!(place("west ") < place("east ") && place("busy ") < place("idle "), "{shown}");
+        assert!(place(&shown, "west ") < place(&shown, "east "), "{shown}");
+        assert!(place(&shown, "busy ") < place(&shown, "idle "), "{shown}");
         view.by_name = true;
         let shown = screen(&samples, &mut view, (120, 40));
-        assert!(shown.find("east ") < shown.find("west "), "{shown}");
+        assert!(place(&shown, "east ") < place(&shown, "west "), "{shown}");
+    }
+
+    /// A board with 64 sessions with long addresses, whose rates differ.
+    fn crowded(second: u64) -> Status {
+        let one = |number: u64| Connection {
+            local: "192.168.100.101:65000".into(),
+            remote: format!("192.168.100.102:{}", 60_000 + number),
+            state: "established".into(),
+            bytes_in: second * number * 1_250_000,
+            bytes_out: second * 1_249_000,
+            rtt_us: 123_450,
+            cwnd_bytes: 650_000,
+            retransmitted_bytes: 290_000,
+        };
+        let sessions = [("ESTABLISHED".to_owned(), 64), ("TIME-WAIT".to_owned(), 120)].into();
+        Status {
+            connections: (0..64).map(one).collect(),
+            sessions,
+            ..status(second, vec![service("web", second)])
+        }
+    }
+
+    fn with_circuits(second: u64) -> Status {
+        let one = |number: u64| Circuit {
+            port: "east".into(),
+            vc: format!("0/{number}"),
+            peer: (number % 2 == 0).then(|| format!("10.0.0.{number}")),
+            state: if number % 2 == 0 { "known".into() } else { "asking".into() },
+        };
+        Status { circuits: (100..140).map(one).collect(), ..status(second, Vec::new()) }
+    }
+
+    fn with_shards(second: u64) -> Status {
+        let one = |number: u64| Shard {
+            sessions: number,
+            units_in: second * 81_300 * number,
+            units_out: second,
+            ..Shard::default()
+        };
+        Status { shards: (0..8).map(one).collect(), ..status(second, Vec::new()) }
+    }
+
+    /// Every size shows these words whole, at the top or after scrolling.
+    #[test]
+    fn nothing_is_clipped_from_60_columns_on() {
+        for size in [(60, 20), (80, 24), (120, 40), (200, 60)] {
+            for (samples, words) in [
+                (two(crowded), &["192.168.100.102:60063", "630 Mbit/s", "9.99 Mbit/s", "290 kB", "web"][..]),
+                (two(with_circuits), &["0/100", "10.0.0.138", "asking", "InATMARP"]),
+                (two(with_shards), &["569 k/s", "sessions", "packets in"]),
+            ] {
+                let mut view = View { by_name: true, ..View::default() };
+                let mut shown = screen(&samples, &mut view, size);
+                for words in [
+                    "received 26.1 Gbit/s",
+                    "scale 0 to 50.0 Gbit/s",
+                    "sent 5.45 Mbit/s",
+                    "scale 0 to 10.0 Mbit/s",
+                    "lab: running, up 2 minutes, process 4294967295,",
+                    "of a core",
+                    "memory: transmit 0 B of 0 B (0 %)",
+                    "receive 60.00 MiB of 64.00 MiB (94 %)",
+                    "PDUs 0 of 0",
+                    "s by name",
+                    "/ filter",
+                ] {
+                    place(&shown, words);
+                }
+                let mut end = 0;
+                while view.scrolled >= end {
+                    end = view.scrolled + 1;
+                    view.scrolled += view.area.height;
+                    shown += &screen(&samples, &mut view, size);
+                }
+                words.iter().for_each(|words| drop(place(&shown, words)));
+                let lines = tables(&samples, &view, size.0);
+                let widest = lines.iter().map(|(line, _)| line.width()).max().unwrap_or(0);
+                assert!(widest <= usize::from(size.0), "{widest} of {size:?}:\n{shown}");
+                let rows = lines.iter().filter(|(_, kind)| matches!(kind, LineKind::Row(_))).count();
+                let status = &samples.status;
+                let expected = status.connections.len() + status.circuits.len() + status.shards.len() + 2;
+                assert_eq!(rows, expected + status.services.len(), "{shown}");
+            }
+        }
+        assert!(HELP.iter().all(|line| line.len() <= 58));
+    }
+
+    #[test]
+    fn all_rates_of_a_frame_agree() {
+        // One session has all of the traffic.
+        let samples = two(|second| Status {
+            ports: vec![port("east", [second * 1_250_000, 0])],
+            connections: vec![session("10.0.0.2:9", second * 1_250_000)],
+            ..status(second, vec![service("web", second * 1_250_000)])
+        });
+        let shown = screen(&samples, &mut View::default(), (120, 40));
+        // The graph and its scale, the port, the service and the session.
+        assert_eq!(shown.matches("10.0 Mbit/s").count(), 5, "{shown}");
     }
 
     fn session(remote: &str, bytes_in: u64) -> Connection {
@@ -444,18 +644,14 @@ mod tests {
 
     #[test]
     fn sessions_are_sorted_by_rate_with_their_rtt_window_and_retransmits() {
-        let of = |bytes| Status {
-            connections: vec![session("10.0.0.2:9", 0), session("10.0.0.3:9", bytes)],
-            ..status(Vec::new())
-        };
-        let mut samples = Samples::new(of(0));
-        samples.add(of(1_250_000), Duration::from_secs(1));
-        let mut view = View::default();
-        let shown = screen(&samples, &mut view, (120, 40));
-        let place = |word: &str| shown.find(word).unwrap_or_else(|| panic!("{word}:\n{shown}"));
-        assert!(place("10.0.0.3:9") < place("10.0.0.2:9"), "{shown}");
+        let samples = two(|second| Status {
+            connections: vec![session("10.0.0.2:9", 0), session("10.0.0.3:9", 1_250_000 * second)],
+            ..status(second, Vec::new())
+        });
+        let shown = screen(&samples, &mut View::default(), (120, 40));
+        assert!(place(&shown, "10.0.0.3:9") < place(&shown, "10.0.0.2:9"), "{shown}");
         for words in ["10.0 Mbit/s", "1.23 ms", "65.0 kB", "2.90 kB"] {
-            assert!(shown.contains(words), "{words}:\n{shown}");
+            place(&shown, words);
         }
     }
 
@@ -463,22 +659,23 @@ mod tests {
     fn clicks_sort_by_a_column_and_highlight_a_row() {
         let samples = Samples::new(Status {
             connections: vec![session("10.0.0.2:9", 0)],
-            ..status(vec![service("web", 10)])
+            ..status(1, vec![service("web", 10)])
         });
         let mut view = View::default();
         screen(&samples, &mut view, (120, 40));
-        let row_of = |view: &View, words: &str| {
-            let at = view.lines.iter().position(|line| line.contains(words)).expect(words);
+        let row_of = |view: &View, is_wanted: &dyn Fn(&LineKind) -> bool| {
+            let at = view.lines.iter().position(is_wanted).expect("it is shown");
             view.area.y + at as u16
         };
-        let heads = row_of(&view, "listens on");
+        let heads = row_of(&view, &|line| matches!(line, LineKind::Heads(_)));
         view.click(view.area.x + 1, heads);
         assert!(view.by_name);
         view.click(view.area.x + 40, heads);
         assert!(!view.by_name);
-        let row = row_of(&view, "10.0.0.2:9");
+        let key = "session 10.0.0.1:80 10.0.0.2:9";
+        let row = row_of(&view, &|line| *line == LineKind::Row(key.to_owned()));
         view.click(view.area.x + 3, row);
-        assert_eq!(view.selected.as_deref(), Some("10.0.0.1:80 10.0.0.2:9"));
+        assert_eq!(view.selected.as_deref(), Some(key));
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("it is memory");
         terminal.draw(|frame| draw(frame, &samples, &mut view)).expect("it is memory");
         let cell = terminal.backend().buffer().cell((view.area.x, row)).expect("it is on the screen");
@@ -493,7 +690,7 @@ mod tests {
 
     #[test]
     fn a_filter_hides_rows_and_help_names_the_keys() {
-        let samples = Samples::new(status(vec![service("web", 10)]));
+        let samples = Samples::new(status(1, vec![service("web", 10)]));
         let mut view = View { filter: "EAST".into(), ..View::default() };
         let shown = screen(&samples, &mut view, (120, 40));
         assert!(shown.contains("east ") && !shown.contains("west ") && !shown.contains("web "), "{shown}");
@@ -506,7 +703,7 @@ mod tests {
         let guest =
             Guest { addresses: vec!["10.0.2.15/24".into()], tcp: vec!["8080:80".into()], ..Guest::default() };
         let net = Service { guest: Some(guest), sessions: 7, ..service("net", 0) };
-        let samples = Samples::new(status(vec![net, service("web", 0)]));
+        let samples = Samples::new(status(1, vec![net, service("web", 0)]));
         let mut view = View::default();
         for filter in ["", "8080"] {
             view.filter = filter.into();
@@ -521,7 +718,7 @@ mod tests {
 
     #[test]
     fn any_size_and_any_scroll_position_is_valid() {
-        let samples = Samples::new(status(Vec::new()));
+        let samples = Samples::new(status(1, Vec::new()));
         for size in [(1, 1), (20, 5), (80, 24), (300, 100)] {
             let mut view = View { scrolled: u16::MAX, shows_help: true, ..View::default() };
             screen(&samples, &mut view, size);
@@ -531,7 +728,7 @@ mod tests {
 
     #[test]
     fn colours_are_left_out_on_request() {
-        let samples = Samples::new(status(Vec::new()));
+        let samples = Samples::new(status(1, Vec::new()));
         for has_colours in [false, true] {
             let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("it is memory");
             let mut view = View { has_colours, ..View::default() };
