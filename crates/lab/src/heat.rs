@@ -35,6 +35,11 @@ pub(crate) fn bounds(count: usize, figures: impl Iterator<Item = f64>, best: Bes
     (0..count).map(bound).collect()
 }
 
+/// Returns what a legend says if several maps share one scale.
+pub(crate) fn sharing(maps: usize) -> Option<String> {
+    (maps > 1).then(|| format!("one scale for all {maps} maps of this measure"))
+}
+
 /// The mapping of values to shade characters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shades {

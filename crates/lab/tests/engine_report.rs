@@ -92,6 +92,7 @@ fn varying_words_give_one_map_each() {
     assert_eq!(titles.len(), 8);
     assert_eq!(titles[0], "All together, Mbit/s (nodelay: false; word: a)");
     assert!(titles[3].ends_with("(nodelay: true; word: b)"), "{titles:?}");
+    assert!(report.figures.pictures[0].text.ends_with("one scale for all 4 maps of this measure\n"));
     assert_eq!(report.figures.pictures[3].name, "sum-04");
 }
 

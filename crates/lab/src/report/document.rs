@@ -332,6 +332,7 @@ mod tests {
                 unit: h(),
                 cells: vec![vec![Some(1.0)]],
                 steps: vec![0.0],
+                maps: 1,
                 best: Best::High,
                 outlines: vec![Outline { columns: 0..1, rows: 0..1, name: h() }],
                 boundary: h(),

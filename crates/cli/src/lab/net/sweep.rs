@@ -204,9 +204,10 @@ impl SweepHost {
             note!("kiban: {}: skipped: {broken}", folder.display());
         }
         if let Some(folder) = &self.svg {
-            let maps = report.findings.maps.iter().enumerate();
-            let files: Vec<_> = maps
-                .map(|(number, map)| (format!("map-{}.svg", number + 1), map.svg().into_bytes()))
+            let maps = &report.findings.maps;
+            let files: Vec<_> = (1..)
+                .zip(maps)
+                .map(|(number, map)| (format!("map-{number}.svg"), map.svg(maps).into_bytes()))
                 .collect();
             super::output::write(folder, &files)?;
         }

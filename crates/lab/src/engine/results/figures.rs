@@ -166,11 +166,7 @@ impl<'a> Drawn<'a> {
     fn of(summary: &Summary, metric: Option<&'a Metric>, name: &'a str) -> Drawn<'a> {
         let medians = summary.rows.iter().filter_map(|row| row.metrics.get(name)).map(|spread| spread.median);
         let most = medians.fold(0.0, f64::max);
-        let (unit, factor) = match metric.map_or("", |metric| metric.unit) {
-            "us" if most >= 10_000.0 => ("ms", 1e-3),
-            "us" => ("µs", 1.0),
-            other => (other, 1.0),
-        };
+        let (unit, factor) = people_unit(metric.map_or("", |metric| metric.unit), most);
         let what = capitalized(metric.map_or(name, |metric| metric.what));
         Drawn { name, what, unit, factor, best: metric.map_or(Best::High, |metric| metric.best) }
     }
@@ -181,6 +177,15 @@ impl<'a> Drawn<'a> {
 
     fn median(&self, row: &Row) -> Option<f64> {
         row.metrics.get(self.name).map(|spread| spread.median * self.factor)
+    }
+}
+
+/// Returns the unit for values up to `most`, and what a value is multiplied by to get one in that unit.
+pub(crate) fn people_unit(unit: &str, most: f64) -> (&str, f64) {
+    match unit {
+        "us" if most >= 10_000.0 => ("ms", 1e-3),
+        "us" => ("µs", 1.0),
+        other => (other, 1.0),
     }
 }
 
@@ -278,11 +283,24 @@ fn maps(
     let place = |values: &[Value], value: Option<&Value>| {
         value.and_then(|value| values.binary_search_by(|other| other.order(value)).ok())
     };
-    // All maps of a metric share one scale, so that they can be compared.
+    // All maps of a metric share one scale, so that they can be compared, such as both directions.
     let medians = || summary.rows.iter().filter_map(|row| metric.median(row));
     let shades = Shades::over(medians().collect::<Vec<_>>().into_iter(), metric.unit, metric.best);
     let (least, most) = heat::min_max(medians());
     let steps = heat::bounds(STEPS, medians(), metric.best);
+    let mut drawn = Vec::new();
+    for (rest, panel) in panels(summary, &[down, across]) {
+        let mut figures = panel.iter().filter_map(|row| metric.median(row)).peekable();
+        if figures.peek().is_none() {
+            continue;
+        }
+        if figures.all(|figure| figure == 0.0) {
+            zero.push(format!("{}{}", metric.what, among(question, &rest)));
+        } else {
+            drawn.push((rest, panel));
+        }
+    }
+    let count = drawn.len();
     let map = |(rest, panel): (Point, Vec<&Row>)| {
         let mut cells = vec![vec![None; columns.len()]; rows.len()];
         let mut notes = vec![vec![None; columns.len()]; rows.len()];
@@ -301,11 +319,14 @@ fn maps(
         let title = format!("{}{}", metric.head(), among(question, &rest));
         let (across, down) = (label(across), label(down));
         let caption = |down: &str, across: &str| format!("{title}\nrows: {down}; columns: {across}");
-        let text = if map.columns.len() > heat::COLUMNS_MAX && map.rows.len() < map.columns.len() {
+        let mut text = if map.columns.len() > heat::COLUMNS_MAX && map.rows.len() < map.columns.len() {
             map.transposed().table(&caption(&across, &down))
         } else {
             map.table(&caption(&down, &across))
         };
+        if let Some(sharing) = heat::sharing(count) {
+            text.remark(sharing);
+        }
         let marks = notes.iter().flatten().flatten().filter(|note| !note.mark.is_empty()).count();
         let heat = Heat {
             name: metric.name.to_owned(),
@@ -322,6 +343,7 @@ fn maps(
             unit: metric.unit.to_owned(),
             cells: map.cells,
             steps: steps.clone(),
+            maps: count,
             best: metric.best,
             outlines: Vec::new(),
             boundary: explanation.boundary.clone(),
@@ -334,25 +356,27 @@ fn maps(
         };
         Sheet { drawn: heat.picture(), says: says.to_owned(), text: text.to_string(), marks }
     };
-    let mut drawn = Vec::new();
-    for (rest, panel) in panels(summary, &[down, across]) {
-        let mut figures = panel.iter().filter_map(|row| metric.median(row)).peekable();
-        if figures.peek().is_none() {
-            continue;
-        }
-        if figures.all(|figure| figure == 0.0) {
-            zero.push(format!("{}{}", metric.what, among(question, &rest)));
-        } else {
-            drawn.push(map((rest, panel)));
-        }
-    }
-    drawn
+    drawn.into_iter().map(map).collect()
 }
 
 fn curves(summary: &Summary, metric: &Drawn<'_>, across: &String) -> Vec<Sheet> {
+    let question = summary.question.as_str();
+    // A value with words, such as 0 for the system's choice, is not a quantity: it stands left of the others.
+    let words = |row: &Row| words(question, across, row.point.get(across)?);
+    let plain = summary.rows.iter().filter(|row| words(row).is_none());
+    let (least, most) = heat::min_max(plain.filter_map(|row| row.point.figure(across)));
+    let is_wide = least > 0.0 && most / least >= 100.0;
+    let scale = if is_wide { Scale::Doublings } else { Scale::Linear };
+    let place = |row: &Row| {
+        let x = row.point.figure(across)?;
+        Some(if is_wide && words(row).is_some() { least / 2.0 } else { x })
+    };
+    let mut names: Vec<(f64, String)> =
+        summary.rows.iter().filter_map(|row| Some((place(row)?, words(row)?))).collect();
+    names.dedup();
     let curve = |(series, (rest, panel)): (usize, (Point, Vec<&Row>))| {
-        let points = panel.iter().filter_map(|row| Some((row.point.figure(across)?, metric.median(row))));
-        let name = if rest.0.is_empty() { metric.what.clone() } else { described(&summary.question, &rest) };
+        let points = panel.iter().filter_map(|row| Some((place(row)?, metric.median(row))));
+        let name = if rest.0.is_empty() { metric.what.clone() } else { described(question, &rest) };
         Line { name, series, points: points.collect(), dashed: false }
     };
     let curves: Vec<Line> = panels(summary, &[across]).into_iter().enumerate().map(curve).collect();
@@ -360,10 +384,7 @@ fn curves(summary: &Summary, metric: &Drawn<'_>, across: &String) -> Vec<Sheet> 
     let sheet = |curves: &[Line]| {
         let head = metric.head();
         let title = format!("{head}, by {across}");
-        let places = || curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
-        let (least, most) = (places().fold(f64::INFINITY, f64::min), places().fold(0.0, f64::max));
-        let scale = if least > 0.0 && most / least >= 100.0 { Scale::Doublings } else { Scale::Linear };
-        let text = table(&title, &across, curves).to_string();
+        let text = table(&title, &across, curves, &names).to_string();
         let lines = Lines {
             name: metric.name.to_owned(),
             title: title.clone(),
@@ -373,12 +394,12 @@ fn curves(summary: &Summary, metric: &Drawn<'_>, across: &String) -> Vec<Sheet> 
             lines: curves.to_vec(),
             marks: Vec::new(),
         };
-        Sheet { drawn: lines.picture(), says: String::new(), text, marks: 0 }
+        Sheet { drawn: lines.picture_with_names(&names), says: String::new(), text, marks: 0 }
     };
     curves.chunks(CURVES_MAX).map(sheet).collect()
 }
 
-fn table(title: &str, x: &str, curves: &[Line]) -> Table {
+fn table(title: &str, x: &str, curves: &[Line], names: &[(f64, String)]) -> Table {
     let mut table = curves
         .iter()
         .fold(Table::new(title).number_column(x), |table, curve| table.number_column(&curve.name));
@@ -390,7 +411,53 @@ fn table(title: &str, x: &str, curves: &[Line]) -> Table {
             let point = curve.points.iter().find(|(at, _)| *at == x);
             point.and_then(|(_, y)| *y).map_or("-".to_owned(), crate::table::figure)
         };
-        table.row(std::iter::once(x.to_string()).chain(curves.iter().map(value)));
+        let name = names.iter().find(|(place, _)| *place == x).map(|(_, name)| name.clone());
+        let head = name.unwrap_or_else(|| x.to_string());
+        table.row(std::iter::once(head).chain(curves.iter().map(value)));
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Question;
+    use crate::engine::results::summary::Spread;
+    use crate::net::question::Network;
+
+    /// Returns the summary of a sweep of a network with these buffers; 0 is the system's choice.
+    fn sweep(buffers: &[u64]) -> Summary {
+        let values: Vec<Value> = buffers.iter().map(|bytes| Value::Count(*bytes)).collect();
+        let spread = Spread::of(&[94.0]).expect("a value");
+        let row = |value: &Value| Row {
+            point: [("buffer_bytes", value.clone())].into_iter().collect(),
+            count: 1,
+            disturbed: 0,
+            metrics: [("mbps".to_owned(), spread)].into(),
+        };
+        Summary {
+            question: Network::DESCRIPTION.name().to_owned(),
+            version: String::new(),
+            rows: values.iter().map(row).collect(),
+            varying: [("buffer_bytes".to_owned(), values)].into(),
+            fixed: Point::default(),
+            metrics: ["mbps".to_owned()].into(),
+            environments: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_buffers_of_the_system_are_named_on_a_linear_and_a_logarithmic_axis() {
+        for buffers in [&[0, 2000, 4000][..], &[0, 4096, 65_536, 4_194_304]] {
+            let metrics = Network::DESCRIPTION.metrics().to_vec();
+            let figures = draw(&sweep(buffers), &metrics, None, &Explanation::default());
+            let picture = &figures.pictures[0];
+            let svg = picture.svg();
+            assert!(svg.contains(">system</text>") && svg.contains("buffer, bytes: system"), "{svg}");
+            // The vertical axis has a zero, too.
+            assert_eq!(svg.matches(">0</text>").count(), 1, "{svg}");
+            assert!(picture.drawing.data.csv().contains("\nsystem,94\n"), "{:?}", picture.drawing.data);
+            assert!(picture.text.contains("\n       system "), "{}", picture.text);
+        }
+    }
 }

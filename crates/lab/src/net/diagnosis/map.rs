@@ -116,19 +116,23 @@ impl Map {
         factors.reduce(f64::max)
     }
 
-    /// Returns the map as an SVG picture.
-    pub fn svg(&self) -> String {
-        let figures = self.iter().filter_map(|(.., cell)| cell.figure);
-        let (all, slow, _) = self.counts();
+    /// Returns the map as an SVG picture. It has the colour scale that the maps of the same measure among
+    /// `all` share.
+    pub fn svg(&self, all: &[Map]) -> String {
+        let alike = || all.iter().filter(|map| map.unit == self.unit);
+        let figures = alike().flat_map(Map::iter).filter_map(|(.., cell)| cell.figure);
+        let steps = bounds(STEPS, figures, Best::High);
+        let (count, slow, _) = self.counts();
         Heat {
             name: "map".into(),
             title: format!("{}, {}", self.title, self.unit),
-            description: format!("{slow} of {all} cells are slow{}.", self.threshold()),
+            description: format!("{slow} of {count} cells are slow{}.", self.threshold()),
             x: ("message, bytes".into(), self.messages.iter().map(u32::to_string).collect()),
             y: ("socket buffers, bytes".into(), self.buffers.iter().map(|buffer| head(*buffer)).collect()),
             unit: self.unit.clone(),
             cells: self.cells.iter().map(|row| row.iter().map(|cell| cell.figure).collect()).collect(),
-            steps: bounds(STEPS, figures, Best::High),
+            steps,
+            maps: alike().count(),
             best: Best::High,
             outlines: Vec::new(),
             boundary: BOUNDARY.into(),
@@ -228,11 +232,31 @@ mod tests {
 
     #[test]
     fn a_picture_is_deterministic_and_has_every_cell_and_the_boundary() {
-        let svg = map().svg();
+        let svg = map().svg(&[map()]);
         assert_eq!(svg.matches("<rect").count(), 4);
         // A boundary passes above the slow cell and to its right; there is one more in the legend.
         assert_eq!(svg.matches("class=\"boundary\"").count(), 2, "{svg}");
         assert!(svg.contains("a &lt; b") && svg.contains(">system</text>") && svg.contains(">23.4 N</text>"));
-        assert_eq!(svg, map().svg());
+        assert_eq!(svg, map().svg(&[map()]));
+    }
+
+    #[test]
+    fn equal_colours_mean_equal_values_in_both_directions() {
+        let of = |pattern, figures: [f64; 4]| {
+            let mut map = Map { pattern, unit: "Mbit/s".into(), ..map() };
+            map.cells.iter_mut().flatten().zip(figures).for_each(|(cell, figure)| cell.figure = Some(figure));
+            map
+        };
+        let there = of(Pattern::Stream, [100.0, 60.0, 40.0, 30.0]);
+        let back = of(Pattern::StreamBack, [900.0, 60.0, 700.0, 800.0]);
+        let class = |map: &Map, all: &[Map]| {
+            let svg = map.svg(all);
+            let cell = svg.lines().find(|line| line.contains("<title>60.0 Mbit/s")).expect("a cell of 60");
+            cell.split('"').nth(1).expect("a class").to_owned()
+        };
+        let all = [there.clone(), map(), back.clone()];
+        assert_ne!(class(&there, &[there.clone()]), class(&back, &[back.clone()]));
+        assert_eq!(class(&there, &all), class(&back, &all));
+        assert!(there.svg(&all).contains("one scale for all 2 maps of this measure"));
     }
 }

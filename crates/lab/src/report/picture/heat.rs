@@ -10,7 +10,7 @@
 
 use super::canvas::{Canvas, at, width};
 use super::svg::Picture;
-use crate::heat::Best;
+use crate::heat::{Best, sharing};
 use crate::report::data::{Data, number};
 use crate::table::readable;
 use std::fmt::Write as _;
@@ -23,6 +23,8 @@ const ACROSS: f64 = 50.0;
 const ACROSS_MAX: f64 = 150.0;
 const DOWN: f64 = 27.0;
 const TOP: f64 = 62.0;
+/// The width of a line in the legend, with the spaces around it and its text.
+const SAMPLE: f64 = 44.0;
 /// The number of colours.
 pub(crate) const STEPS: usize = 7;
 
@@ -67,6 +69,8 @@ pub struct Heat {
     pub cells: Vec<Vec<Option<f64>>>,
     /// The lower bounds of the colour steps, ascending, at most seven. Smaller values have the first colour.
     pub steps: Vec<f64>,
+    /// The number of maps that have these steps, so that equal colours mean equal values.
+    pub maps: usize,
     /// Which values are good.
     pub best: Best,
     /// Outlined regions.
@@ -132,9 +136,11 @@ impl Heat {
         let across = across.max(stretched);
         let legend = self.steps.iter().take(STEPS).map(|begin| step_width(*begin)).sum::<f64>();
         let legend = left + legend + width(&self.legend_unit(), 11.0) + 10.0;
-        let wide = (left + across * columns as f64 + 10.0).max(legend).max(560.0);
         let path = self.path((left, TOP), across);
-        let rows_below = if self.outlines.is_empty() && path.is_empty() { 0.0 } else { 22.0 };
+        let below = self.below(!path.is_empty());
+        let below_width = below.iter().map(|(_, words)| SAMPLE + width(words, 11.0)).sum::<f64>();
+        let wide = (left + across * columns as f64 + 10.0).max(legend).max(left + below_width).max(560.0);
+        let rows_below = if below.is_empty() { 0.0 } else { 22.0 };
         let high = TOP + DOWN * rows as f64 + 34.0 + rows_below;
         let mut canvas = Canvas::default();
         canvas.words(8.0, 18.0, "", &format!("across: {}", self.x.0));
@@ -180,7 +186,7 @@ impl Heat {
             canvas
                 .add(format!("<path class=\"halo\" d=\"{path}\"/>\n<path class=\"boundary\" d=\"{path}\"/>"));
         }
-        self.legend(&mut canvas, left, TOP + DOWN * rows as f64 + 12.0, !path.is_empty());
+        self.legend(&mut canvas, left, TOP + DOWN * rows as f64 + 12.0, &below);
         let data = self.data();
         let Heat { name, title, description, .. } = self;
         Picture { name, title, description, data, width: wide, height: high, elements: canvas.0 }
@@ -191,7 +197,14 @@ impl Heat {
         format!("{}; {best} is better", self.unit)
     }
 
-    fn legend(&self, canvas: &mut Canvas, left: f64, top: f64, has_boundary: bool) {
+    /// Returns the second row of the legend: texts, after a line of a class if they explain one.
+    fn below(&self, has_boundary: bool) -> Vec<(Option<&'static str>, String)> {
+        let outlines = self.outlines.iter().map(|outline| (Some("outline"), outline.name.clone()));
+        let boundary = has_boundary.then(|| (Some("boundary"), self.boundary.clone()));
+        outlines.chain(boundary).chain(sharing(self.maps).map(|words| (None, words))).collect()
+    }
+
+    fn legend(&self, canvas: &mut Canvas, left: f64, top: f64, below: &[(Option<&str>, String)]) {
         let mut x = left;
         for begin in self.steps.iter().take(STEPS) {
             let words = step_words(*begin);
@@ -206,11 +219,13 @@ impl Heat {
         }
         canvas.words(x, top + 11.0, "small soft", &self.legend_unit());
         let mut x = left;
-        let outlines = self.outlines.iter().map(|outline| ("outline", &outline.name));
-        for (class, name) in outlines.chain(has_boundary.then_some(("boundary", &self.boundary))) {
-            canvas.add(format!("<path class=\"{class}\" d=\"M{} {}h24\"/>", at(x), at(top + 28.0)));
-            canvas.words(x + 30.0, top + 32.0, "small soft", name);
-            x += 44.0 + width(name, 11.0);
+        for (class, words) in below {
+            if let Some(class) = class {
+                canvas.add(format!("<path class=\"{class}\" d=\"M{} {}h24\"/>", at(x), at(top + 28.0)));
+                x += 30.0;
+            }
+            canvas.words(x, top + 32.0, "small soft", words);
+            x += 14.0 + width(words, 11.0);
         }
     }
 
@@ -261,6 +276,7 @@ mod tests {
             unit: "Mbit/s".into(),
             cells: vec![vec![Some(1.5), Some(11.0)], vec![None, Some(60.0)]],
             steps: vec![0.0, 2.6, 10.0, 20.0, 30.0, 40.0, 50.0],
+            maps: 1,
             best: Best::High,
             outlines: vec![Outline { columns: 0..1, rows: 0..2, name: "slow".into() }],
             boundary: "the rule".into(),
@@ -314,6 +330,13 @@ mod tests {
         let steps = (0..7).map(|step| f64::from(step) * 12_345.6).collect();
         let wide = Heat { notes, cells, steps, ..example() }.picture();
         assert!(wide.elements.contains(">48 k N</text>"), "{}", wide.elements);
+    }
+
+    #[test]
+    fn the_legend_says_that_maps_share_a_scale() {
+        let legend = |maps: usize| Heat { maps, ..example() }.picture().elements;
+        assert!(!legend(1).contains("one scale"));
+        assert!(legend(2).contains(">one scale for all 2 maps of this measure</text>"));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Curves    one polyline for each run of points that have data; a marker at every point, whose shape differs
 //!           from curve to curve; the curve's name at its end. Overlapping names are moved apart.
 //! Published values  are diamonds with tooltips.
+//! Names     a horizontal position may have a name, such as `system` for the system's choice, instead of its
+//!           number.
 //! Tooltips  at each horizontal position, the values of all curves.
 
 use super::axis::{Axis, Scale};
@@ -17,6 +19,17 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
 /// The minimum vertical distance between two curve names.
 const NAME: f64 = 16.0;
+/// The minimum horizontal distance of a tick's number to a named tick.
+const TICK: f64 = 40.0;
+
+/// Horizontal positions that have a name.
+struct Names<'a>(&'a [(f64, String)]);
+
+impl Names<'_> {
+    fn of(&self, x: f64) -> Option<&str> {
+        self.0.iter().find(|(place, _)| *place == x).map(|(_, name)| name.as_str())
+    }
+}
 
 /// One curve.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,6 +78,12 @@ pub struct Lines {
 impl Lines {
     /// Draws the figure.
     pub fn picture(self) -> Picture {
+        self.picture_with_names(&[])
+    }
+
+    /// Draws the figure with names in the place of some horizontal positions.
+    pub fn picture_with_names(self, places: &[(f64, String)]) -> Picture {
+        let places = Names(places);
         let names = self.lines.iter().map(|line| width(&line.name, 12.0)).fold(0.0, f64::max);
         let right = WIDTH - (names + 34.0).clamp(60.0, 240.0);
         let points = || self.lines.iter().flat_map(|line| &line.points);
@@ -74,7 +93,7 @@ impl Lines {
         let x = Axis::new(self.x.1, xs, (LEFT + 10.0, right - 10.0));
         let y = Axis::new(self.y.1, ys, (HEIGHT - BOTTOM, TOP));
         let mut canvas = Canvas::default();
-        self.frame(&mut canvas, &x, &y, right);
+        self.frame(&mut canvas, &x, &y, right, &places);
         self.curves(&mut canvas, &x, &y);
         self.names(&mut canvas, &x, &y, right);
         for Mark { x: across, y: up, .. } in &self.marks {
@@ -89,9 +108,9 @@ impl Lines {
             canvas.add(format!("<path class=\"mark\" d=\"M{} 6l6 6l-6 6l-6-6z\"/>", at(right - 62.0)));
             canvas.words(right - 52.0, 16.0, "soft", "published");
         }
-        self.places(&mut canvas, &x, right);
+        self.places(&mut canvas, &x, right, &places);
         Picture {
-            data: self.data(),
+            data: self.data(&places),
             name: self.name,
             title: self.title,
             description: self.description,
@@ -101,16 +120,18 @@ impl Lines {
         }
     }
 
-    fn frame(&self, canvas: &mut Canvas, x: &Axis, y: &Axis, right: f64) {
+    fn frame(&self, canvas: &mut Canvas, x: &Axis, y: &Axis, right: f64, names: &Names<'_>) {
         for mark in &y.marks {
             let up = y.at(*mark);
             canvas.add(format!("<path class=\"grid\" d=\"M{LEFT} {}H{}\"/>", at(up), at(right)));
             canvas.words(LEFT - 8.0, up + 4.0, "soft end", &value(*mark));
         }
-        for mark in &x.marks {
-            let across = x.at(*mark);
+        let is_near = |mark: f64| names.0.iter().any(|(place, _)| (x.at(*place) - x.at(mark)).abs() < TICK);
+        let numbers = x.marks.iter().filter(|mark| !is_near(**mark)).map(|mark| (*mark, value(*mark)));
+        for (mark, words) in numbers.chain(names.0.iter().cloned()) {
+            let across = x.at(mark);
             canvas.add(format!("<path class=\"axis\" d=\"M{} {}v5\"/>", at(across), at(HEIGHT - BOTTOM)));
-            canvas.words(across, HEIGHT - BOTTOM + 19.0, "soft mid", &value(*mark));
+            canvas.words(across, HEIGHT - BOTTOM + 19.0, "soft mid", &words);
         }
         canvas.add(format!("<path class=\"axis\" d=\"M{LEFT} {}H{}\"/>", at(HEIGHT - BOTTOM), at(right)));
         canvas.words((LEFT + right) / 2.0, HEIGHT - 10.0, "mid", &self.x.0);
@@ -182,7 +203,7 @@ impl Lines {
         across
     }
 
-    fn places(&self, canvas: &mut Canvas, axis: &Axis, right: f64) {
+    fn places(&self, canvas: &mut Canvas, axis: &Axis, right: f64, names: &Names<'_>) {
         let across = self.across();
         for (number, &x) in across.iter().enumerate() {
             let half = |other: Option<&f64>, border: f64| {
@@ -190,7 +211,10 @@ impl Lines {
             };
             let from = half(number.checked_sub(1).and_then(|before| across.get(before)), LEFT);
             let to = half(across.get(number + 1), right);
-            let mut says = format!("{} {}", value(x), self.x.0);
+            let mut says = match names.of(x) {
+                Some(name) => format!("{}: {name}", self.x.0),
+                None => format!("{} {}", value(x), self.x.0),
+            };
             for line in &self.lines {
                 if let Some((_, y)) = line.points.iter().find(|(place, _)| *place == x) {
                     says += &format!("\n{}: {}", line.name, y.map_or("no data".to_owned(), value));
@@ -209,13 +233,13 @@ impl Lines {
         }
     }
 
-    fn data(&self) -> Data {
+    fn data(&self, names: &Names<'_>) -> Data {
         let mut head = vec![self.x.0.clone()];
         head.extend(self.lines.iter().map(|line| line.name.clone()));
         let published = !self.marks.is_empty();
         head.extend(published.then(|| "published".to_owned()));
         let row = |&x: &f64| {
-            let mut row = vec![number(x)];
+            let mut row = vec![names.of(x).map_or_else(|| number(x), Into::into)];
             row.extend(self.lines.iter().map(|line| {
                 let point = line.points.iter().find(|(place, _)| *place == x).and_then(|(_, y)| *y);
                 point.map_or(serde_json::Value::Null, number)
@@ -270,6 +294,19 @@ mod tests {
         assert!(picture.elements.contains("a&lt;b: no data") && !picture.elements.contains("a<b"));
         assert_eq!(picture.data.csv(), "x,a<b,published\n0,1,\n1,2,the paper's: 2.5\n2,,\n3,1,\n4,1,\n");
         assert!(picture.standalone().contains("<title id=\"f-title\">t &amp; u</title>"));
+    }
+
+    #[test]
+    fn a_position_with_a_name_has_it_on_the_axis_in_the_tooltip_and_in_the_data() {
+        let points = [512.0, 1024.0, 2048.0, 131_072.0].map(|x| (x, Some(x))).to_vec();
+        let line = Line { name: "rate".into(), series: 0, points, dashed: false };
+        let lines =
+            Lines { x: ("buffers".into(), Scale::Doublings), marks: Vec::new(), ..example(vec![line]) };
+        let names = [(512.0, "system".to_owned())];
+        let picture = lines.picture_with_names(&names);
+        assert!(picture.elements.contains(">system</text>") && !picture.elements.contains(">512</text>"));
+        assert!(picture.elements.contains("<title>buffers: system\nrate: 512"), "{}", picture.elements);
+        assert!(picture.data.csv().starts_with("buffers,rate\nsystem,512\n1024,1024\n"));
     }
 
     #[test]

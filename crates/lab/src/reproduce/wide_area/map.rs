@@ -200,6 +200,7 @@ impl Map {
             unit: "Mbit/s".to_owned(),
             cells,
             steps: vec![0.0, 2.6, SLOW_MBPS, 20.0, 30.0, USUAL_MBPS, 50.0],
+            maps: 1,
             best: Best::High,
             outlines: outline.into_iter().collect(),
             boundary: String::new(),
