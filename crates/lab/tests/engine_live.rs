@@ -32,6 +32,8 @@ fn a_run_is_watched_from_nothing_to_its_end() {
     assert_eq!((view.done, view.per_second, view.left), (6, Some(2.0), Some(Duration::ZERO)));
     assert_eq!(view.latest.len(), 6);
     assert_eq!(view.latest.iter().map(|record| record.metrics.len()).min(), Some(2));
+    let words = "across: 3; down: 1.5: 4.83 Mbit/s, 2.42 ms".to_owned();
+    assert!(view.words.len() == 6 && view.words.contains(&words), "{:?}", view.words);
     assert!(view.pictures.iter().any(|picture| picture.metric == "sum"), "two parameters vary: a map");
     assert_eq!(view.warnings.len(), 1, "a line is broken: {:?}", view.warnings);
 

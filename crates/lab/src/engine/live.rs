@@ -6,12 +6,14 @@
 //! Limits    a look reads all records, so it costs as much as a summary; callers should wait about a second
 //!           between two looks.
 
+use super::point::{Point, Value};
 use super::question::Metric;
 use super::records::record::Record;
 use super::records::store::{self, Manifest};
 use super::records::store_error::StoreError;
-use super::results::figures::Picture;
+use super::results::figures::{Picture, described, people_unit};
 use super::results::report::Report;
+use crate::table::readable;
 use kiban_base::Instant;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,7 @@ struct Seen {
     warnings: Vec<String>,
     pictures: Vec<Picture>,
     latest: Vec<Record>,
+    words: Vec<String>,
 }
 
 /// The state of a run, for display.
@@ -61,7 +64,12 @@ pub struct View<'a> {
     pub pictures: &'a [Picture],
     /// The latest records, newest first.
     pub latest: &'a [Record],
+    /// The latest records in words, a line for each: the parameters that vary, and the first metrics.
+    pub words: &'a [String],
 }
+
+/// The number of metrics in the words of a record.
+const METRICS_MAX: usize = 2;
 
 impl Live {
     /// Opens the folder of a run. `metrics` are the metrics of its question.
@@ -105,6 +113,7 @@ impl Live {
             warnings: &self.seen.warnings,
             pictures: &self.seen.pictures,
             latest: &self.seen.latest,
+            words: &self.seen.words,
         })
     }
 
@@ -116,14 +125,37 @@ impl Live {
 
     fn read(&self) -> Result<Seen, StoreError> {
         let latest = store::latest(&self.dir, LATEST)?;
+        let words = latest.iter().map(|record| self.words(record)).collect();
         Ok(match Report::of(&self.dir, &self.metrics)? {
-            None => Seen { latest, ..Seen::default() },
+            None => Seen { latest, words, ..Seen::default() },
             Some(report) => Seen {
                 done: report.records,
                 warnings: report.faults(),
                 pictures: report.figures.pictures,
                 latest,
+                words,
             },
         })
+    }
+
+    /// Describes a record in a line.
+    fn words(&self, record: &Record) -> String {
+        let plan = &self.manifest.plan;
+        let varies =
+            |(name, _): &(&String, &Value)| plan.parameters.get(*name).is_some_and(|values| values.len() > 1);
+        let point = record.point.0.iter().filter(varies);
+        let point: Point = point.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let metric = |metric: &Metric| {
+            let value = *record.metrics.get(metric.name)?;
+            let (unit, factor) = people_unit(metric.unit, value);
+            let figure = readable(value * factor);
+            Some(if unit.is_empty() {
+                format!("{} {figure}", metric.what)
+            } else {
+                format!("{figure} {unit}")
+            })
+        };
+        let metrics: Vec<String> = self.metrics.iter().filter_map(metric).take(METRICS_MAX).collect();
+        format!("{}: {}", described(&plan.question, &point), metrics.join(", "))
     }
 }
