@@ -236,16 +236,28 @@ const layout = `(() => {
       }
     });
   }
+  // A box whose contents are wider than it must say so, and be reachable with the keyboard.
+  const silent = [...document.querySelectorAll("body *")].filter((one) => {
+    if (!(one instanceof HTMLElement) || one.querySelector("a:not(td a)")) return false;
+    const hides = one.checkVisibility() && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
+    if (!hides || !["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(one).overflowX)) return false;
+    return one.tabIndex !== 0 || getComputedStyle(one, "::before").content === "none";
+  }).map((one) => one.outerHTML.slice(0, 100));
   const { scrollWidth, clientWidth, scrollHeight } = document.documentElement;
-  return { overflow: scrollWidth - clientWidth, height: scrollHeight, clipped, overlapping };
+  return { overflow: scrollWidth - clientWidth, height: scrollHeight, clipped, overlapping, silent };
 })()`;
+// Tables that are cut off on a wide screen.
+const cut = `[...document.querySelectorAll(".wide:has(table)")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.getAttribute("aria-label"))`;
 await scheme("light");
 answer.layouts = [];
-for (const width of [360, 800, 1400]) {
+for (const width of [360, 800, 1200]) {
   await size(width, 900);
   for (const open of [false, true]) {
     await unfold(open);
-    answer.layouts.push({ width, open, ...(await run(layout)) });
+    // The hint of a box that scrolls appears in the next frame.
+    await run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    answer.layouts.push({ width, open, ...(await run(layout)), cut: width > 1000 ? await run(cut) : [] });
   }
   await unfold(false);
   await shot(`width-${width}`);
@@ -302,7 +314,7 @@ for (let turn = 0; turn < 40; turn += 1) {
 }
 answer.unreachable = await run(`[...document.querySelectorAll("svg")].filter((one) => one.closest("figure > .wide")?.tabIndex !== 0).length`);
 await run(`document.querySelector("figure > .wide").focus()`);
-await key("ArrowRight", 39);
+await key("ArrowDown", 40);
 answer.arrow = await run(`document.getElementById("tip").hidden ? null : document.getElementById("tip").textContent`);
 
 // The contents: a link opens the section, and stays visible.

@@ -80,7 +80,9 @@ pub(crate) fn is_sound(found: &Value) {
     for layout in layouts.iter().chain([&found["print"]]) {
         assert_eq!(layout["overflow"], 0, "the page scrolls sideways: {layout}");
         assert_eq!((&layout["clipped"], &layout["overlapping"]), (&none, &none), "{layout}");
+        assert_eq!(layout["silent"], none, "it scrolls sideways, without a hint or the keyboard");
     }
+    assert!(layouts.iter().all(|layout| layout["cut"] == none), "tables are cut off: {layouts:?}");
     assert_eq!(found["canary"], serde_json::json!([1, 1]));
     let print = &found["print"];
     assert!(print["pages"].as_u64().is_some_and(|pages| pages > 0), "{print}");

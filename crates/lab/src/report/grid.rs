@@ -3,6 +3,7 @@
 use super::escape::text;
 use crate::Table;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// The colour of a badge. It repeats what the badge's word says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +99,8 @@ pub struct Grid {
     pub caption: String,
     /// Names of the columns, and whether they hold numbers. The first column names the rows.
     pub columns: Vec<(String, bool)>,
+    /// Columns with a common heading above theirs.
+    pub groups: Vec<(Range<usize>, String)>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
     /// Remarks below the table.
@@ -114,6 +117,12 @@ impl Grid {
         Grid { caption: caption.into(), columns: heads.iter().map(column).collect(), ..Grid::default() }
     }
 
+    /// Adds a common heading above those of some columns.
+    pub fn grouped(mut self, columns: Range<usize>, heading: &str) -> Grid {
+        self.groups.push((columns, heading.to_owned()));
+        self
+    }
+
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
@@ -122,17 +131,29 @@ impl Grid {
     pub(super) fn html(&self, link: &dyn Fn(&str) -> Option<String>) -> String {
         let mut html = format!(
             "<div class=\"wide\" role=\"region\" tabindex=\"0\" \
-             aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
+             aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead>",
             text(&self.caption),
             // A table of many columns scrolls on a narrow screen.
             if self.columns.len() > 3 { " class=\"many\"" } else { "" }
         );
         let number = |at: usize| self.columns.get(at).is_some_and(|(_, number)| *number);
         let class = |at: usize| if number(at) { " class=\"number\"" } else { "" };
+        // Headings of groups, and of columns without a group, are in the first row.
+        let mut heads = [String::new(), String::new()];
+        let both = if self.groups.is_empty() { "" } else { " rowspan=\"2\"" };
         for (at, (head, _)) in self.columns.iter().enumerate() {
-            let _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(at), text(head));
+            let group = self.groups.iter().find(|(columns, _)| columns.contains(&at));
+            if let Some((columns, heading)) = group.filter(|(columns, _)| columns.start == at) {
+                let (across, heading) = (columns.len(), text(heading));
+                let _ = write!(heads[0], "<th scope=\"colgroup\" colspan=\"{across}\">{heading}</th>");
+            }
+            let (row, down) = if group.is_some() { (1, "") } else { (0, both) };
+            let _ = write!(heads[row], "<th scope=\"col\"{down}{}>{}</th>", class(at), text(head));
         }
-        html.push_str("</tr></thead>\n<tbody>\n");
+        for row in heads.iter().filter(|row| !row.is_empty()) {
+            let _ = write!(html, "<tr>{row}</tr>");
+        }
+        html.push_str("</thead>\n<tbody>\n");
         for row in &self.rows {
             html.push_str("<tr>");
             for (at, Cell { words, link: to, badge, note }) in row.iter().enumerate() {
@@ -171,6 +192,7 @@ impl From<&Table> for Grid {
         Grid {
             caption: parts.title.to_owned(),
             columns: parts.columns,
+            groups: Vec::new(),
             rows: parts
                 .rows
                 .iter()
@@ -205,6 +227,20 @@ mod tests {
         );
         assert!(html.contains("<th scope=\"row\">") && html.contains("<td class=\"number\">1</td>"));
         assert!(html.contains("<a href=\"#safe\">"));
+    }
+
+    #[test]
+    fn columns_of_a_group_have_a_common_heading() {
+        let grid = Grid::new("t", &["load", "#to", "#from", "note"]).grouped(1..3, "queue, ms");
+        let html = grid.html(&|_| None);
+        let (one, two) = html.split_once("</tr><tr>").expect("two rows of headings");
+        assert!(
+            one.contains(
+                "<th scope=\"col\" rowspan=\"2\">load</th><th scope=\"colgroup\" colspan=\"2\">queue"
+            )
+        );
+        assert!(one.contains("rowspan=\"2\">note</th>"), "{html}");
+        assert!(two.starts_with("<th scope=\"col\" class=\"number\">to</th>"), "{html}");
     }
 
     #[test]

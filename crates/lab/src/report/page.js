@@ -1,7 +1,9 @@
 // Tooltips: the text of an element is its <title>. Without this script browsers show it after a delay.
 // Links: a link to a part of the page opens what contains it.
 // Filter: a button shows only the rows that have its badge, and opens what contains them; pressed again, all.
-// Keys: in a chart that has the focus, the arrow keys select an element and show its tooltip.
+// Keys: in a chart that has the focus, the arrow keys select an element and show its tooltip. Left and right
+// scroll a chart whose elements stand one below the other.
+// Wide parts: a part that scrolls sideways says so.
 (() => {
   "use strict";
   const tip = document.getElementById("tip");
@@ -37,7 +39,8 @@
   const press = (event) => {
     const places = [...event.currentTarget.querySelectorAll("[data-says]")];
     const across = places.filter((place) => place.getAttribute("y") === places[0].getAttribute("y")).length;
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across }[event.key];
+    const side = across > 1 ? 1 : 0;
+    const step = { ArrowLeft: -side, ArrowRight: side, ArrowUp: -across, ArrowDown: across }[event.key];
     const now = places.indexOf(selected);
     const next = places[now < 0 ? 0 : now + step];
     if (!step || !next) return;
@@ -52,6 +55,10 @@
     chart.addEventListener("keydown", press);
     chart.addEventListener("blur", hide);
   }
+  const sized = new ResizeObserver((boxes) => {
+    for (const { target } of boxes) target.classList.toggle("more", target.scrollWidth > target.clientWidth + 1);
+  });
+  for (const box of document.querySelectorAll(".wide")) sized.observe(box);
   const open = (place) => {
     for (let at = place; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
   };

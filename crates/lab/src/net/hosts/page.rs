@@ -3,6 +3,7 @@
 use super::finding::HostCause;
 use super::report::{HostReport, Hosts};
 use super::together::Together;
+use crate::engine::figures::capitalized;
 use crate::environment::date;
 use crate::report::picture::Bars;
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
@@ -64,7 +65,7 @@ impl Hosts {
         }];
         Document {
             title: format!("Paths to {}", counted(self.hosts.len(), "host")),
-            lead: self.verdict.clone(),
+            lead: format!("{}.", capitalized(&self.verdict)),
             facts,
             is_folded: true,
             has_contents: false,
@@ -76,21 +77,17 @@ impl Hosts {
     }
 
     fn grid(&self) -> Grid {
-        let mut heads = vec![
-            "host",
-            "verdict",
-            "grade",
-            "#RTT, ms",
-            "#loaded",
-            "#lost % to",
-            "#from",
-            "#Mbit/s to",
-            "#from",
-        ];
+        let mut heads = vec!["host", "verdict", "grade", "#idle", "#loaded", "#to", "#from", "#to", "#from"];
         if self.together.is_some() {
-            heads.extend(["#at once to", "#from"]);
+            heads.extend(["#to", "#from"]);
         }
-        let mut grid = Grid::new("Hosts", &heads);
+        let mut grid = Grid::new("Hosts", &heads)
+            .grouped(3..5, "round trip, ms")
+            .grouped(5..7, "lost, %")
+            .grouped(7..9, "Mbit/s");
+        if self.together.is_some() {
+            grid = grid.grouped(9..11, "Mbit/s at once");
+        }
         for (number, host) in self.hosts.iter().enumerate() {
             let name = Cell::from(host.name.clone()).with_note(Some(host.latency.address.clone()));
             let words = [name, verdict(host).into(), host.latency.grade_words().into()];

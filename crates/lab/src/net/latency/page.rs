@@ -2,6 +2,7 @@
 
 use super::grade::Grade;
 use super::report::{Latency, LoadName, LoadRow};
+use crate::engine::figures::capitalized;
 use crate::report::picture::{Line, Lines, Scale};
 use crate::report::{Badge, Block, Document, Grid, Section, Tone};
 use crate::stats::median;
@@ -45,7 +46,7 @@ fn html(latency: &Latency, command: &str) -> String {
     }];
     Document {
         title: format!("Latency under load to {}", latency.host),
-        lead: latency.verdict.clone(),
+        lead: format!("{}.", capitalized(&latency.verdict)),
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         is_folded: true,
         has_contents: false,
@@ -65,20 +66,12 @@ fn tone(grade: Grade) -> Tone {
 }
 
 fn table(latency: &Latency) -> Grid {
-    let heads = [
-        "load",
-        "grade",
-        "#p50, ms",
-        "#p95, ms",
-        "#p99, ms",
-        "#queue to, ms",
-        "#queue from, ms",
-        "#Mbit/s to",
-        "#Mbit/s from",
-        "#retransmits to, %",
-        "#retransmits from, %",
-    ];
-    let mut grid = Grid::new("Round trips", &heads);
+    let heads = ["load", "grade", "#p50", "#p95", "#p99", "#to", "#from", "#to", "#from", "#to", "#from"];
+    let mut grid = Grid::new("Round trips", &heads)
+        .grouped(2..5, "round trip, ms")
+        .grouped(5..7, "queue, ms")
+        .grouped(7..9, "Mbit/s")
+        .grouped(9..11, "retransmits, %");
     for row in &latency.loads {
         let LoadRow { round_trip, queue_ms, throughput_mbps, .. } = row;
         let grade = row.grade.map_or("-".into(), |grade| Badge::new(tone(grade), grade.to_string()).into());

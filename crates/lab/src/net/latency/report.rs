@@ -476,7 +476,7 @@ mod tests {
             report.verdict
         );
         assert_eq!(report.advice.len(), 2);
-        assert!(report.html("x").contains("no grade") && report.to_string().starts_with("no grade"));
+        assert!(report.html("x").contains("No grade") && report.to_string().starts_with("no grade"));
     }
 
     #[test]
