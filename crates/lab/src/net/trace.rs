@@ -15,7 +15,7 @@ use crate::net::trial::evidence::{Evidence, Pattern};
 use crate::net::trial::run::run;
 use crate::net::trial::setup::Setup;
 use crate::net::trial::task::Task;
-use crate::report::picture::{Ladder, Rung};
+use crate::report::picture::{Arrow, Direction, Sequence};
 use kiban_measure::Frame;
 use kiban_measure::capture::file;
 use serde::Serialize;
@@ -116,23 +116,32 @@ impl Case {
     /// Returns the diagram as SVG.
     pub fn svg(&self) -> String {
         let why = self.explanation.as_ref().map_or("no wait for a timer", |why| why.cause.words());
-        let rungs = self.segments.iter().enumerate().map(|(at, segment)| {
+        let arrows = self.segments.iter().enumerate().map(|(at, segment)| {
             let gap = self.gap(at);
-            Rung {
-                words: words(segment),
-                gap: time(gap),
-                gap_ms: gap as f64 * 1e-6,
-                is_late: gap >= self.gap_nanos,
-                sent: segment.sent,
-                has_data: segment.bytes > 0,
+            let is_late = gap >= self.gap_nanos;
+            let waits = if self.is_delayed(at) { "delayed acknowledgement" } else { "no packet" };
+            Arrow {
+                after_ms: gap as f64 * 1e-6,
+                direction: if segment.sent { Direction::Right } else { Direction::Left },
+                what: words(segment),
+                wait: is_late.then(|| waits.to_owned()),
             }
         });
-        Ladder {
-            title: format!("{}: {}", self.name, self.title),
-            subtitle: format!("{:.1} {}; {why}", self.figure, self.unit),
-            rungs: rungs.collect(),
+        let (figure, unit) = (self.figure, &self.unit);
+        Sequence {
+            name: self.name.clone(),
+            title: format!("{}: {}; {figure:.1} {unit}; {why}", self.name, self.title),
+            description: "Packets of a connection, with the time between them".to_owned(),
+            ends: ["client", "server"].map(str::to_owned),
+            arrows: arrows.collect(),
         }
-        .svg()
+        .picture()
+        .standalone()
+    }
+
+    /// Returns whether a packet is an acknowledgement that came late.
+    fn is_delayed(&self, at: usize) -> bool {
+        self.gap(at) >= self.gap_nanos && is_acknowledgement(&self.segments[at], self.is_back)
     }
 
     fn gap(&self, at: usize) -> u64 {
@@ -266,8 +275,7 @@ impl fmt::Display for Case {
             } else {
                 format!("│◀──{words:─^38}───┤")
             };
-            let is_delayed = gap >= self.gap_nanos && is_acknowledgement(segment, self.is_back);
-            let note = if is_delayed { "  <- delayed" } else { "" };
+            let note = if self.is_delayed(at) { "  <- delayed" } else { "" };
             writeln!(f, "{:>12}  {line}{note}", format!("+{}", time(gap)))?;
         }
         match &self.explanation {
@@ -328,7 +336,8 @@ mod tests {
         assert!(lines[4].contains("+10 us") && lines[4].contains("960 bytes"), "{text}");
         assert!(lines[6].starts_with("Nagle's algorithm"), "{text}");
         let svg = case(false).svg();
-        assert_eq!(svg.matches("<path").count(), 1 + 4);
+        assert_eq!((svg.matches("class=\"hit v\"").count(), svg.matches("class=\"wait\"").count()), (4, 1));
+        assert!(svg.contains("41.7 ms: delayed acknowledgement") && svg.contains(">0.010</text>"), "{svg}");
         assert_eq!(svg, case(false).svg());
     }
 

@@ -3,7 +3,6 @@
 //! Purpose   figures that are readable in light and dark mode, in which no information depends on colour
 //!           alone. The same figure always gives the same bytes.
 //! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each is converted into a [`Picture`].
-//! Files     [`Ladder`] is a standalone file, without the style and script of a page.
 //! Tooltips  are `<title>` elements, which browsers show without a script; the page's script shows them
 //!           without delay.
 //! Accessibility  every figure has a title and a description for screen readers, and its data as a table.
@@ -13,7 +12,6 @@ mod axis;
 mod bars;
 mod canvas;
 mod heat;
-mod ladder;
 mod lines;
 mod sequence;
 mod stacked;
@@ -23,7 +21,6 @@ pub use axis::Scale;
 pub use bars::Bars;
 pub(crate) use heat::STEPS;
 pub use heat::{Heat, Note, Outline};
-pub use ladder::{Ladder, Rung};
 pub use lines::{Line, Lines, Mark};
 pub use sequence::{Arrow, Direction, Sequence};
 pub use stacked::Stacked;

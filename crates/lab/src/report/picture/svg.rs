@@ -1,7 +1,9 @@
 //! A drawn figure, as an SVG element of a page or as a standalone SVG file.
 
+use super::canvas;
 use crate::report::data::Data;
 use crate::report::escape::{slug, text};
+use crate::table::fold;
 
 /// Colours, weights and fonts, for light and dark.
 pub(in crate::report) const STYLE: &str = include_str!("picture.css");
@@ -43,19 +45,24 @@ impl Picture {
 
     /// Returns a standalone SVG file with title and style.
     pub fn standalone(&self) -> String {
-        const TITLE: f64 = 34.0;
-        let (width, height, id) = (self.width, self.height + TITLE, slug(&self.name));
+        const LINE: f64 = 22.0;
+        let lines = fold(&self.title, ((self.width - 24.0) / canvas::width("x", 15.0)) as usize);
+        let title = 12.0 + LINE * lines.len() as f64;
+        let (width, height, id) = (self.width, self.height + title, slug(&self.name));
+        let lines = lines.iter().enumerate().map(|(number, line)| {
+            let y = 23.0 + LINE * number as f64;
+            format!("<text class=\"head\" x=\"12\" y=\"{y}\">{}</text>\n", text(line))
+        });
+        let lines: String = lines.collect();
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" \
              role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n\
              <desc id=\"{id}-desc\">{}</desc>\n<style>\n{STYLE}</style>\n<path class=\"ground\" d=\"M0 \
              0H{width}V{height}H0z\"/>\n\
-             <text class=\"head\" x=\"12\" y=\"23\">{}</text>\n<g transform=\"translate(0 \
-             {TITLE})\">\n{}</g>\n</svg>\n",
+             {lines}<g transform=\"translate(0 {title})\">\n{}</g>\n</svg>\n",
             text(&self.title),
             text(&self.description),
-            text(&self.title),
             self.elements
         )
     }
