@@ -16,6 +16,7 @@ mod two_hosts;
 use browser::{browsed, is_sound};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -236,6 +237,55 @@ fn hosts_at_once_show_whether_they_share_a_bottleneck() {
         assert!(bucket(&star.router, &format!("to{at}")));
     }
     assert!(shows("nothing").is_some(), "no direction shares one");
+}
+
+/// The second host's server is a part of this test, which accepts a connection and does not answer.
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_reports_the_rest_as_unfinished() {
+    let folder = Folder::new("interrupted");
+    let silent = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let listening = serde_json::json!({
+        "event": "listening",
+        "address": silent.local_addr().expect("it is bound"),
+        "kiban": env!("CARGO_PKG_VERSION"),
+    });
+    let two = program(&folder, "two", &format!("#!/bin/sh\necho '{listening}'\ncat > /dev/null\n"));
+    let ssh =
+        program(&folder, "ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nexec sh -c \"$3\"\n");
+    let host = |name: &str, kiban: &str| {
+        format!(
+            "[[host]]\nname = \"{name}\"\nssh = \"{name}\"\naddress = \"127.0.0.1\"\nkiban = \"{kiban}\"\n"
+        )
+    };
+    let own = env!("CARGO_BIN_EXE_kiban");
+    let plan = format!(
+        "seconds = 2\ntogether = true\n[all]\nrate = 10\n{}{}{}",
+        host("one", own),
+        host("two", &two),
+        host("three", own)
+    );
+    std::fs::write(folder.path("plan.toml"), plan).expect("there is disk space");
+    let page = folder.path("page.html");
+    let mut command = kiban(None);
+    command.args(["lab", "hosts", &folder.path("plan.toml"), "--json", "--ssh", &ssh, "--html", &page]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
+    // Hosts are measured one after the other: `one` is done when `two` is connected to.
+    let connected = silent.accept().expect("it is measured");
+    assert!(run(Command::new("kill").args(["-INT", &child.id().to_string()])));
+    let output = child.wait_with_output().expect("it was started");
+    drop(connected);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let report = report(&output);
+    assert_eq!((&report["interrupted"], &report["hosts"][0]["name"]), (&true.into(), &"one".into()));
+    let names: Vec<&str> = report["not_measured"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(names, ["two", "three", "all at once"]);
+    assert!(report["verdict"].as_str().is_some_and(|words| words.starts_with("unfinished: ")), "{report}");
+    assert!(std::fs::read_to_string(&page).expect("it was written").contains("Unfinished: "));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), 
 }
 
 /// The exit status after Ctrl-C, as used by shells: 128 + SIGINT.
-const INTERRUPTED: i32 = 130;
+pub(super) const INTERRUPTED: i32 = 130;
 
 /// Starts handling Ctrl-C, which prints that the records in `folder` are kept, and ends the program. Each
 /// record is written as soon as its trial ends.

@@ -3,17 +3,19 @@
 use super::latency::checked_seconds;
 use super::serve::ports;
 use super::ssh::{Recipe, RemoteServer};
+use crate::lab::interrupt::{INTERRUPTED, on_interrupt};
 use crate::output::note;
 use clap::Args;
 use indicatif::ProgressBar;
 use kiban_lab::engine::Failure;
 use kiban_lab::engine::store::write_atomically;
 use kiban_lab::net::hosts::{Hosts, NotMeasured, together};
-use kiban_lab::net::latency::{LatencyRequest, measure};
+use kiban_lab::net::latency::{Latency, LatencyRequest, measure};
 use kiban_lab::net::{Client, TcpStack};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The maximum number of hosts in a plan.
@@ -38,7 +40,8 @@ const HOSTS_MAX: usize = 100;
         \n  ssh = \"node2\"\
         \n  address = \"192.0.2.7\"                     # if the name means another address here\
         \n  kiban = \"/opt/kiban/bin/kiban\"\
-        \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments.")]
+        \n\nCtrl-C ends the measurement, and prints what was measured until then.\
+        \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments, 130 after Ctrl-C.")]
 pub(crate) struct HostsCommand {
     /// The plan, a TOML file.
     plan: PathBuf,
@@ -194,26 +197,85 @@ fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     Ok((LatencyRequest { connections: plan.parallel, length }, plan.together, targets))
 }
 
+/// What was measured so far.
+#[derive(Clone, Default)]
+struct Kept {
+    measured: Vec<(String, Latency)>,
+    failed: Vec<NotMeasured>,
+}
+
+/// The results so far; `None` once they are being reported.
+type Results = Arc<Mutex<Option<Kept>>>;
+
+fn lock(results: &Results) -> MutexGuard<'_, Option<Kept>> {
+    results.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a result, unless the results have been taken.
+fn keep(results: &Results, add: impl FnOnce(&mut Kept)) {
+    if let Some(kept) = lock(results).as_mut() {
+        add(kept);
+    }
+}
+
 impl HostsCommand {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let invalid = |why: String| format!("the plan {}: {why}", self.plan.display());
         let text = std::fs::read_to_string(&self.plan)
             .map_err(|error| format!("cannot read the plan {}: {error}", self.plan.display()))?;
         let (request, at_once, targets) = read(&text).map_err(invalid)?;
+        let at_once = (at_once || self.together) && targets.len() > 1;
         let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
         let bar = super::output::spinner(self.quiet);
-        let hosts = measure_all(&targets, &ssh, &request, at_once || self.together, &bar);
+        let results = Results::new(Mutex::new(Some(Kept::default())));
+        let command = Arc::new(self);
+        let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+        {
+            let (command, results, bar) = (Arc::clone(&command), Arc::clone(&results), bar.clone());
+            on_interrupt(move || {
+                // While the results are being reported, the program is about to end.
+                let mut results = lock(&results);
+                if let Some(kept) = results.take() {
+                    bar.finish_and_clear();
+                    let reported = command.report(&interrupted(kept, names, at_once));
+                    reported.unwrap_or_else(|error| note!("kiban: {error}"));
+                }
+                // The servers end with their connections.
+                std::process::exit(INTERRUPTED);
+            })?;
+        }
+        let hosts = measure_all(&targets, &ssh, &request, at_once, &bar, &results);
         bar.finish_and_clear();
-        if let Some(page) = &self.html {
-            let command = command(&self, page);
-            write_atomically(page, hosts.html(&command).as_bytes()).map_err(|error| error.to_string())?;
-        }
-        super::output::put(self.json, &hosts)?;
-        if let Some(page) = self.html.filter(|_| !self.quiet) {
-            note!("wrote {}", page.display());
-        }
+        let mut results = lock(&results);
+        *results = None;
+        command.report(&hosts)?;
         Ok(crate::lab::output::status(hosts.is_whole()))
     }
+
+    /// Writes the page, and prints the table.
+    fn report(&self, hosts: &Hosts) -> Result<(), String> {
+        if let Some(page) = &self.html {
+            let command = command(self, page);
+            write_atomically(page, hosts.html(&command).as_bytes()).map_err(|error| error.to_string())?;
+        }
+        super::output::put(self.json, hosts)?;
+        if let Some(page) = self.html.as_ref().filter(|_| !self.quiet) {
+            note!("wrote {}", page.display());
+        }
+        Ok(())
+    }
+}
+
+/// Returns the report on what was measured before the user ended the measurement.
+fn interrupted(kept: Kept, mut names: Vec<String>, at_once: bool) -> Hosts {
+    let Kept { measured, failed } = kept;
+    names.retain(|name| {
+        !measured.iter().any(|(one, _)| one == name) && !failed.iter().any(|one| one.name == *name)
+    });
+    names.extend(at_once.then(|| "all at once".to_owned()));
+    let mut hosts = Hosts::of(measured, failed);
+    hosts.interrupt(names);
+    hosts
 }
 
 /// Returns the command, for the page.
@@ -233,7 +295,11 @@ fn measure_all(
     request: &LatencyRequest,
     at_once: bool,
     bar: &ProgressBar,
+    results: &Results,
 ) -> Hosts {
+    let fail = |target: &Target, why: String| {
+        keep(results, |kept| kept.failed.push(NotMeasured { name: target.name.clone(), why }));
+    };
     bar.set_message("starting servers over ssh");
     // All are started before the first is waited for.
     let started: Vec<_> = targets
@@ -243,7 +309,7 @@ fn measure_all(
             RemoteServer::start(&Recipe { ssh, destination, kiban, copy: *copy, options: options.clone() })
         })
         .collect();
-    let (mut ready, mut measured, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ready = Vec::new();
     for (target, server) in targets.iter().zip(started) {
         let listening = server.and_then(|mut server| {
             let port = server.port()?;
@@ -251,7 +317,7 @@ fn measure_all(
         });
         match listening {
             Ok((server, port)) => ready.push((target, server, port)),
-            Err(why) => failed.push(NotMeasured { name: target.name.clone(), why }),
+            Err(why) => fail(target, why),
         }
     }
     let mut served = Vec::new();
@@ -263,12 +329,13 @@ fn measure_all(
         });
         match result {
             Ok(latency) => {
-                measured.push((target.name.clone(), latency));
+                keep(results, |kept| kept.measured.push((target.name.clone(), latency)));
                 served.push((target, server, port));
             }
-            Err(failure) => failed.push(NotMeasured { name: target.name.clone(), why: failure.to_string() }),
+            Err(failure) => fail(target, failure.to_string()),
         }
     }
+    let Kept { measured, failed } = lock(results).as_ref().cloned().unwrap_or_default();
     let mut hosts = Hosts::of(measured, failed);
     if at_once && hosts.hosts.len() > 1 {
         let clients: Result<Vec<Client>, Failure> =

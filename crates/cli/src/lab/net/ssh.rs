@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Token     goes through standard input, so that no list of processes shows it.
-//! End       whatever ends the connection also ends the server: this program, ctrl-c, or the network. If the
+//! End       whatever ends the connection also ends the server: this program or the network. If the
 //!           other host does not see that the network is gone, the server misses the lines, and exits after a
 //!           minute.
 //! Copy      with `copy`, this program is sent first, to a temporary file that is removed at the end.
@@ -18,6 +18,7 @@ use kiban_lab::net::admission::Token;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -91,6 +92,8 @@ impl RemoteServer {
         command.args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"]);
         command.args(["--", recipe.destination, &remote_command(recipe, program.as_ref().map(Vec::len))]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The terminal's ctrl-c ends this program, which reports what was measured, and not ssh before that.
+        command.process_group(0);
         let mut child = command.spawn().map_err(|error| {
             format!("cannot run {ssh} ({error}): install OpenSSH, or name a program with --ssh")
         })?;

@@ -49,6 +49,8 @@ pub struct Hosts {
     pub together: Option<Together>,
     /// What could not be measured.
     pub not_measured: Vec<NotMeasured>,
+    /// Whether the user ended the measurement.
+    pub interrupted: bool,
 }
 
 impl Hosts {
@@ -66,8 +68,13 @@ impl Hosts {
             name,
             latency,
         });
-        let mut hosts =
-            Hosts { verdict: String::new(), hosts: hosts.collect(), together: None, not_measured };
+        let mut hosts = Hosts {
+            verdict: String::new(),
+            hosts: hosts.collect(),
+            together: None,
+            not_measured,
+            interrupted: false,
+        };
         hosts.verdict = hosts.summary().join("; ");
         hosts
     }
@@ -78,6 +85,14 @@ impl Hosts {
             Ok(together) => self.together = Some(together),
             Err(why) => self.not_measured.push(NotMeasured { name: "all at once".to_owned(), why }),
         }
+        self.verdict = self.summary().join("; ");
+    }
+
+    /// Says that the user ended the measurement before these were measured.
+    pub fn interrupt(&mut self, rest: impl IntoIterator<Item = String>) {
+        let why = || "the measurement was interrupted before".to_owned();
+        self.not_measured.extend(rest.into_iter().map(|name| NotMeasured { name, why: why() }));
+        self.interrupted = true;
         self.verdict = self.summary().join("; ");
     }
 
@@ -111,7 +126,7 @@ impl Hosts {
                 format!("{} of {count} {need} attention: {}", faulty.len(), each.join(", "))
             }
         };
-        let mut words = vec![first];
+        let mut words = vec![if self.interrupted { format!("unfinished: {first}") } else { first }];
         if let Some(together) = &self.together {
             let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
             words.extend(together.words(&names));
@@ -255,5 +270,18 @@ mod tests {
         hosts.add_together(Err("one is lost".to_owned()));
         assert!(hosts.verdict.ends_with("not measured: gone, all at once"), "{}", hosts.verdict);
         assert!(named(&[]).to_string().starts_with("no host was measured"));
+    }
+
+    #[test]
+    fn an_interrupted_measurement_keeps_what_it_has() {
+        let mut hosts = named(&[("one", latency([94.0, 93.0], [0, 0], Grade::A, false))]);
+        hosts.interrupt(["two".to_owned(), "three".to_owned()]);
+        assert_eq!(
+            hosts.verdict,
+            "unfinished: no fault found on the path to 1 host; not measured: two, three"
+        );
+        let text = hosts.to_string();
+        assert!(text.contains("\ntwo: not measured: the measurement was interrupted before\n"), "{text}");
+        assert!(!hosts.is_whole() && hosts.html("x").contains("Unfinished: "));
     }
 }
