@@ -54,6 +54,8 @@ pub(super) struct Sample {
     pub(super) failed_connects: Vec<FailedConnect>,
     /// The RTT of the TCP handshake, ms; `None` if the kernel has none, because the SYN was retransmitted.
     pub(super) rtt_ms: Option<f64>,
+    /// The RTT that the kernel has measured until the end of the request, ms.
+    pub(super) late_rtt_ms: Option<f64>,
     /// Segments that this host retransmitted in the TCP handshake, and until the end of the request.
     pub(super) retransmits: [u32; 2],
     /// How often the TLS handshake waited for the server, and how long, ms.
@@ -178,7 +180,10 @@ impl Connection {
         let (first, end) = (first.unwrap_or(begin), clock.now());
         sample.parts.first_byte = first.since(begin).as_secs_f64() * 1e3;
         sample.parts.transfer = end.since(first).as_secs_f64() * 1e3;
-        sample.retransmits[1] = TcpInfo::of(&self.stream).map_or(0, |info| info.total_retrans);
+        if let Ok(info) = TcpInfo::of(&self.stream) {
+            sample.retransmits[1] = info.total_retrans;
+            sample.late_rtt_ms = (info.rtt_us > 0).then(|| f64::from(info.rtt_us) * 1e-3);
+        }
         (sample.status, sample.bytes) = (response.status, response.bytes);
         self.is_kept = response.is_kept;
         Ok(())

@@ -22,6 +22,13 @@ const SHORT_MS: f64 = 5.0;
 /// The waits that a delayed acknowledgement of this host may cause, ms: Linux delays for 40 to 200, and the
 /// timer of a busy host is late.
 const DELAYED_MS: std::ops::Range<f64> = 30.0..250.0;
+/// Of a response that stops, this many round trips are not a pause of the server: the one that Nagle's
+/// algorithm waits for, and half of one for its variation.
+const HELD_TRIPS: f64 = 1.5;
+/// The round trips that only a queue explains, ms: light goes around the earth in a seventh of this time.
+const QUEUE_MS_MIN: f64 = 1000.0;
+/// A queue also explains round trips that exceed the shortest one by this factor, and by this time, ms.
+const QUEUE_GROWTH_MIN: (f64, f64) = (3.0, 50.0);
 /// The longest body for which a request is repeated with immediate acknowledgements, bytes: an initial
 /// window.
 const HELD_BYTES_MAX: u64 = 14_600;
@@ -56,6 +63,8 @@ pub enum RequestCause {
     ServerPause,
     /// The server takes long before its first byte.
     ServerThinkTime,
+    /// Packets wait in a queue on the path, which other traffic fills.
+    Queue,
     /// Round trips of all steps.
     RoundTrips,
 }
@@ -162,7 +171,7 @@ pub(super) fn kept_verdict(samples: &[Sample]) -> Option<Verdict> {
 
 /// Finds why short responses on kept connections stop, from the repeats with immediate acknowledgements.
 fn held(samples: &[Sample]) -> Found {
-    let all = sum(samples, |sample| sample.parts.list().iter().sum());
+    let all = sum(samples, |sample| sample.parts.transfer);
     let tried: Vec<(f64, f64)> =
         samples.iter().filter_map(|sample| Some((sample.parts.transfer, sample.quick_ack_ms?))).collect();
     let saved = tried.iter().map(|(delayed, quick)| (delayed - quick).max(0.0)).sum::<f64>();
@@ -185,7 +194,7 @@ fn held(samples: &[Sample]) -> Found {
         ));
     }
     let rtt = median(&samples.iter().filter_map(|sample| sample.rtt_ms).collect::<Vec<_>>())?;
-    let paused = tried.iter().map(|(_, quick)| (quick - 2.0 * rtt).max(0.0)).sum::<f64>();
+    let paused = tried.iter().map(|(_, quick)| (quick - HELD_TRIPS * rtt).max(0.0)).sum::<f64>();
     (paused >= HALF * all).then(|| {
         (
             RequestCause::ServerPause,
@@ -302,9 +311,12 @@ fn connect(samples: &[Sample]) -> Found {
             "remove the address from DNS, or repair the path to it (for IPv6, the route)".to_owned(),
         ));
     }
-    let with_loss = sum(samples, |sample| if sample.retransmits[0] > 0 { sample.parts.connect } else { 0.0 });
+    // A SYN whose answer takes longer than its timer is retransmitted, too, but is not lost.
+    let is_late = |sample: &Sample| sample.late_rtt_ms.is_some_and(|rtt| rtt >= HALF * sample.parts.connect);
+    let is_lost = |sample: &Sample| sample.retransmits[0] > 0 && !is_late(sample);
+    let with_loss = sum(samples, |sample| if is_lost(sample) { sample.parts.connect } else { 0.0 });
     if with_loss >= HALF * all {
-        let count = samples.iter().filter(|sample| sample.retransmits[0] > 0).count();
+        let count = samples.iter().filter(|sample| is_lost(sample)).count();
         return Some((
             RequestCause::SynLost,
             format!("the first segment of {count} of {} connections was lost and retransmitted", samples.len()),
@@ -386,8 +398,9 @@ fn first_byte(samples: &[Sample]) -> Found {
 
 /// Finds whether round trips explain the dominating part or, without one, the whole request.
 fn round_trips(samples: &[Sample], dominating: Option<usize>) -> Found {
-    let rtts: Vec<f64> = samples.iter().filter_map(|sample| sample.rtt_ms).collect();
+    let rtts: Vec<f64> = samples.iter().filter_map(|sample| sample.rtt_ms.or(sample.late_rtt_ms)).collect();
     let rtt = median(&rtts)?;
+    let least = rtts.iter().copied().fold(f64::INFINITY, f64::min);
     let tls = |sample: &Sample| f64::from(sample.tls_waits.0);
     let (all, trips) = match dominating {
         Some(1) => (sum(samples, |sample| sample.parts.connect), samples.len() as f64),
@@ -400,6 +413,23 @@ fn round_trips(samples: &[Sample], dominating: Option<usize>) -> Found {
     };
     (trips * rtt >= HALF * all).then(|| {
         let each = sum(samples, |sample| 2.0 + tls(sample)) / samples.len() as f64;
+        let grows = rtt >= (QUEUE_GROWTH_MIN.0 * least).max(least + QUEUE_GROWTH_MIN.1);
+        if rtt >= QUEUE_MS_MIN || grows {
+            return (
+                RequestCause::Queue,
+                format!(
+                    "packets wait in a queue on the path, which other traffic fills: a new connection needs {} round trips \
+                     of {} ms, and the shortest took {} ms",
+                    readable(each),
+                    readable(rtt),
+                    readable(least)
+                ),
+                "end or limit the transfer that fills the path, or shape it before the bottleneck with a short queue; \
+                 `kiban lab latency` to a host on the other side, where `kiban lab serve` runs, says in which direction the \
+                 queue is"
+                    .to_owned(),
+            );
+        }
         (
             RequestCause::RoundTrips,
             format!("a new connection needs {} round trips of {} ms", readable(each), readable(rtt)),
@@ -508,6 +538,22 @@ mod tests {
                 with(|it| (it.parts.connect, it.rtt_ms) = (100.0, Some(100.0))),
                 Some(RoundTrips),
             ),
+            (
+                "a queue that an upload fills",
+                with(|it| {
+                    (it.parts.connect, it.parts.first_byte, it.parts.dns) = (2118.0, 2080.0, 0.0);
+                    (it.retransmits, it.rtt_ms, it.late_rtt_ms) = ([1, 1], None, Some(2050.0));
+                }),
+                Some(Queue),
+            ),
+            (
+                "a lost SYN on a path of 10 ms",
+                with(|it| {
+                    (it.parts.connect, it.retransmits) = (1010.0, [1, 1]);
+                    (it.rtt_ms, it.late_rtt_ms) = (None, Some(10.2));
+                }),
+                Some(SynLost),
+            ),
             ("a slow connect that is neither", with(|it| it.parts.connect = 1010.0), None),
             ("a processor", with(|it| (it.parts.tls, it.tls_cpu_ms) = (100.0, 80.0)), Some(TlsProcessor)),
             (
@@ -555,6 +601,10 @@ mod tests {
         assert_eq!(of(42.3, Some(0.1)), Some(RequestCause::NagleDelayedAck));
         assert_eq!(of(42.3, Some(42.1)), Some(RequestCause::ServerPause));
         assert_eq!(of(42.3, None), None, "it was not tried");
+        // On a path of 10 ms, the first byte takes a fifth of the time.
+        let far = Parts { first_byte: 10.4, transfer: 45.1, ..Parts::default() };
+        let far = Sample { parts: far, rtt_ms: Some(10.1), ..kept(45.1, Some(45.2)) };
+        assert_eq!(cause(&vec![far; 3]), Some(RequestCause::ServerPause));
         assert_eq!(of(1.0, None), None, "a short request");
         // On a path of 80 ms, most of the transfer is the round trip that Nagle's algorithm waits for anyway.
         let long = Sample { rtt_ms: Some(80.0), ..kept(120.0, Some(80.0)) };
@@ -584,6 +634,22 @@ mod tests {
         let verdict = verdict(&vec![short; 3]);
         assert_eq!((verdict.cause, verdict.part), (None, None), "{}", verdict.words);
         assert_eq!(verdict.words, "a request on a new connection takes 1.9 ms: nothing to explain");
+    }
+
+    #[test]
+    fn round_trips_that_grow_are_a_queue() {
+        let at = |rtt: f64| Sample {
+            parts: Parts { connect: rtt, first_byte: rtt, ..Parts::default() },
+            rtt_ms: Some(rtt),
+            ..Sample::default()
+        };
+        let of = |rtts: &[f64]| verdict(&rtts.iter().map(|rtt| at(*rtt)).collect::<Vec<_>>());
+        let queue = of(&[21.0, 180.0, 240.0, 310.0]);
+        assert_eq!(queue.cause, Some(RequestCause::Queue), "{}", queue.words);
+        assert!(
+            queue.words.contains("the shortest took 21 ms") && queue.advice.contains("`kiban lab latency`")
+        );
+        assert_eq!(of(&[280.0, 300.0, 310.0]).cause, Some(RequestCause::RoundTrips));
     }
 
     #[test]
