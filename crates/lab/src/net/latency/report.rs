@@ -7,6 +7,7 @@ use super::phase::Observed;
 use super::request::LatencyRequest;
 use crate::engine::Failure;
 use crate::remote::probes::Segments;
+use crate::stats::median;
 use crate::table::{Table, readable};
 use serde::Serialize;
 use std::fmt;
@@ -78,6 +79,13 @@ const STALLED_MBPS: f64 = 0.01;
 /// The share of retransmitted segments, percent, that is a finding of its own. Short queues that work well
 /// drop one or two percent of the segments of a few connections.
 const RETRANSMITS_MIN: f64 = 5.0;
+/// The fewest probes, and the least share of them in percent, whose loss on the idle path is a finding.
+const IDLE_LOST_MIN: (u64, f64) = (3, 0.5);
+/// A queue still grows if round trips in the last third of a load exceed those in the second by this factor,
+/// and by this time, ms.
+const GROWTH_MIN: (f64, f64) = (1.25, 10.0);
+/// An increase of the median round trip below this is none, ms.
+const INCREASE_MIN: f64 = 1.0;
 
 impl LoadRow {
     /// Returns whether a direction that was to be loaded moved no data.
@@ -99,6 +107,25 @@ impl LoadRow {
     /// The direction of an upload or a download: its number, and in words.
     fn way(&self) -> (usize, &'static str) {
         if self.load == LoadName::Upload { (0, "to") } else { (1, "from") }
+    }
+
+    /// Returns the share of probes that a direction of the idle path loses, if it is a finding, percent.
+    fn idle_loss(&self, way: usize) -> Option<f64> {
+        let fate = &self.probes[way];
+        let is_finding = fate.lost >= IDLE_LOST_MIN.0 && fate.lost_percent >= IDLE_LOST_MIN.1;
+        is_finding.then_some(fate.lost_percent)
+    }
+
+    /// Returns whether round trips still grew when the load ended, so that a longer load delays more.
+    fn is_growing(&self) -> bool {
+        let end = self.series.iter().map(|(at, _)| *at).fold(0.0, f64::max);
+        let third = |number: f64| {
+            let part = (number - 1.0) / 3.0 * end..=number / 3.0 * end;
+            let times = self.series.iter().filter(|(at, _)| part.contains(at)).map(|(_, ms)| *ms);
+            median(&times.collect::<Vec<_>>()).unwrap_or(0.0)
+        };
+        let (second, last) = (third(2.0), third(3.0));
+        last >= (GROWTH_MIN.0 * second).max(second + GROWTH_MIN.1)
     }
 
     /// Returns the share of retransmitted segments of an upload or a download if it is a finding, percent.
@@ -162,11 +189,11 @@ impl Latency {
         for (load, observed) in phases {
             let round_trip = round_trips(observed).ok_or_else(|| silent(*load))?;
             let probes = observed.fates(&clocks);
-            let median = |fate: &Fate| fate.one_way.map_or(0.0, |delays| delays.p50_ms);
+            let middle = |fate: &Fate| fate.one_way.map_or(0.0, |delays| delays.p50_ms);
             let idle = loads.first();
             let increase_ms = idle.map_or(0.0, |idle| round_trip.p50_ms - idle.round_trip.p50_ms);
             let queue_ms =
-                [0, 1].map(|way| idle.map_or(0.0, |idle| median(&probes[way]) - median(&idle.probes[way])));
+                [0, 1].map(|way| idle.map_or(0.0, |idle| middle(&probes[way]) - middle(&idle.probes[way])));
             let begin = observed.window.0;
             let series = observed
                 .in_window()
@@ -195,7 +222,11 @@ impl Latency {
         Ok(Latency {
             verdict: verdict(rows, &loads[0]),
             grade,
-            advice: rows.iter().filter_map(|row| advice(row, &loads[0], &host)).collect(),
+            advice: [0, 1]
+                .into_iter()
+                .filter_map(|way| loss_advice(way, &rows, &loads[0], &host))
+                .chain(rows.iter().filter_map(|row| advice(row, &loads[0], &host)))
+                .collect(),
             host,
             address,
             kernel,
@@ -211,11 +242,14 @@ fn verdict(rows: [&LoadRow; 2], idle: &LoadRow) -> String {
     let graded = rows.into_iter().filter_map(|row| Some((row.grade?, row)));
     let worse =
         graded.max_by(|one, other| one.1.increase_ms.total_cmp(&other.1.increase_ms)).map(|(grade, row)| {
+            let head = format!("grade {grade}: {}", grade.words());
+            let usual = readable(idle.round_trip.p50_ms);
+            if row.increase_ms < INCREASE_MIN {
+                return format!("{head}; the load does not raise the median round trip of {usual} ms");
+            }
             format!(
-                "grade {grade}: {}; {} raises the median round trip from {} to {} ms",
-                grade.words(),
+                "{head}; {} raises the median round trip from {usual} to {} ms",
                 if row.load == LoadName::Upload { "an upload" } else { "a download" },
-                readable(idle.round_trip.p50_ms),
                 readable(row.round_trip.p50_ms),
             )
         });
@@ -235,8 +269,35 @@ fn verdict(rows: [&LoadRow; 2], idle: &LoadRow) -> String {
             words +=
                 &format!("; the {} retransmits {} % of its segments", row.load.name(), readable(percent));
         }
+        if row.grade.is_some_and(|grade| grade < Grade::F) && row.is_growing() {
+            words += &format!(
+                "; round trips still grew when the {} ended: a longer --seconds may give a worse grade",
+                row.load.name()
+            );
+        }
+    }
+    for (way, words_of) in [(0, "to"), (1, "from")] {
+        if let Some(percent) = idle.idle_loss(way) {
+            words +=
+                &format!("; the idle path loses {} % of the probes {words_of} the host", readable(percent));
+        }
     }
     words
+}
+
+/// Returns what to do about a direction of the path that loses packets without a load.
+fn loss_advice(way: usize, rows: &[&LoadRow; 2], idle: &LoadRow, host: &str) -> Option<String> {
+    let percent = idle.idle_loss(way)?;
+    let (direction, other) = if way == 0 { ("to", "from it") } else { ("from", "to it") };
+    let rate = |way: usize| readable(rows[way].throughput_mbps[way]);
+    Some(format!(
+        "the path loses {} % of the packets {direction} the host although nothing fills it, and the load {direction} the \
+         host has {} Mbit/s ({} {other}): look for a faulty cable, link or radio (error counters: ip -s link, ethtool -S) \
+         and repair it first; `kiban lab udp {host}` measures the losses of each direction",
+        readable(percent),
+        rate(way),
+        rate(1 - way),
+    ))
 }
 
 /// Returns what to change if a load stalls, or delays other traffic, or is dropped, and the evidence for it.
@@ -307,8 +368,8 @@ impl fmt::Display for Latency {
             "Mbit/s to",
             "Mbit/s from",
             "lost %",
-            "retransmits % to",
-            "from",
+            "retransmits to, %",
+            "retransmits from, %",
         ] {
             table = table.number_column(head);
         }
@@ -501,11 +562,66 @@ mod tests {
             .lines()
             .find(|line| line.trim_start().starts_with("upload"))
             .map(str::to_owned);
-        assert!(upload.as_ref().is_some_and(|line| line.trim_end().ends_with("1.81     -")), "{upload:?}");
+        let mut ends = upload.iter().flat_map(|line| line.split_whitespace().rev());
+        assert_eq!((ends.next(), ends.next()), (Some("-"), Some("1.81")), "{upload:?}");
         // With a deep queue, the queue is the advice.
         let deep = changed([455, 5], [5, 5], false, dropped(3321, 712));
         assert!(deep.advice[0].starts_with("packets to the host wait"), "{:?}", deep.advice);
         assert!(deep.verdict.contains("retransmits 21.4 %"), "{}", deep.verdict);
+    }
+
+    #[test]
+    fn losses_of_the_idle_path_come_first() {
+        // A replies' path that loses two percent, and a download that suffers from it.
+        let lossy = |lost: u64| {
+            move |name: LoadName, phase: &mut Observed| {
+                if name == LoadName::Idle {
+                    let kept = phase.exchanges.len() - lost as usize;
+                    phase.exchanges.truncate(kept);
+                }
+                phase.down.bytes.fill(50_000);
+            }
+        };
+        let report = changed([45, 5], [5, 5], false, lossy(4));
+        assert!(
+            report.verdict.ends_with("the idle path loses 4 % of the probes from the host"),
+            "{}",
+            report.verdict
+        );
+        assert!(
+            report.advice[0]
+                .starts_with("the path loses 4 % of the packets from the host although nothing fills it")
+                && report.advice[0].contains("has 4 Mbit/s (20 to it)"),
+            "{:?}",
+            report.advice
+        );
+        assert!(report.advice[1].starts_with("packets to the host wait in a queue"), "{:?}", report.advice);
+        // Two lost probes are no finding.
+        let few = changed([45, 5], [5, 5], false, lossy(2));
+        assert!(!few.verdict.contains("idle path loses") && few.advice.len() == 1, "{few}");
+    }
+
+    #[test]
+    fn a_queue_that_still_grows_is_named_and_a_round_trip_that_does_not_is_not_raised() {
+        let growing = |name: LoadName, phase: &mut Observed| {
+            if name == LoadName::Upload {
+                for (at, one) in (0..).zip(&mut phase.exchanges) {
+                    one.server_arrival += at * 3 * MS;
+                    one.server_departure += at * 3 * MS;
+                    one.arrival += at * 3 * MS;
+                }
+            }
+        };
+        let report = changed([5, 5], [5, 5], false, growing);
+        let words = "round trips still grew when the upload ended: a longer --seconds may give a worse grade";
+        assert!(report.verdict.contains(words), "{}", report.verdict);
+        let steady = changed([5, 5], [5, 5], false, |_, _| ());
+        assert!(!steady.verdict.contains("still grew"), "{}", steady.verdict);
+        assert!(
+            steady.verdict.ends_with("the load does not raise the median round trip of 10 ms"),
+            "{}",
+            steady.verdict
+        );
     }
 
     #[test]
