@@ -51,7 +51,14 @@ pub struct TcpInfo {
     pub sndbuf_limited_us: Option<u64>,
     /// The peer's window, bytes (5.4).
     pub snd_wnd: Option<u32>,
+    /// Whether both ends offered to scale windows in their SYNs (RFC 7323 §2); without it, no window exceeds
+    /// 65,535 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_scaling: Option<bool>,
 }
+
+/// `TCPI_OPT_WSCALE`, a bit of `tcpi_options`.
+const WINDOW_SCALE: u8 = 4;
 
 impl TcpInfo {
     /// Reads the data of a TCP socket.
@@ -109,6 +116,7 @@ impl TcpInfo {
             rwnd_limited_us: long(176),
             sndbuf_limited_us: long(184),
             snd_wnd: word(228),
+            window_scaling: bytes.get(5).map(|options| options & WINDOW_SCALE != 0),
         }
     }
 }
@@ -129,7 +137,9 @@ mod tests {
         let whole = TcpInfo::read(&bytes);
         assert_eq!((whole.snd_mss, whole.total_retrans), (1448, 7));
         assert_eq!((whole.min_rtt_us, whole.busy_us), (Some(25), Some(5_000_000_000)));
-        assert_eq!(whole.snd_wnd, Some(65_535));
+        assert_eq!((whole.snd_wnd, whole.window_scaling), (Some(65_535), Some(false)));
+        bytes[5] = 7;
+        assert_eq!(TcpInfo::read(&bytes).window_scaling, Some(true));
         let old = TcpInfo::read(&bytes[..104]);
         assert_eq!((old.snd_mss, old.total_retrans), (1448, 7));
         assert_eq!((old.min_rtt_us, old.busy_us, old.snd_wnd), (None, None, None));

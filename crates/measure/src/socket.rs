@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -85,6 +85,28 @@ impl Settings {
         self.apply(&socket)?;
         socket.connect_timeout(&address.into(), timeout)?;
         Ok(socket.into())
+    }
+
+    /// Connects with these settings, and calls `before` with the local address before the handshake, for
+    /// example to start a capture. Only the port of that address is meaningful.
+    ///
+    /// # Errors
+    /// A system call failed; `TimedOut` after `timeout`.
+    pub fn connect_after<T>(
+        &self,
+        address: SocketAddr,
+        timeout: Duration,
+        before: impl FnOnce(SocketAddr) -> T,
+    ) -> io::Result<(TcpStream, T)> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        self.apply(&socket)?;
+        let any: IpAddr =
+            if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        socket.bind(&SocketAddr::new(any, 0).into())?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let done = before(local);
+        socket.connect_timeout(&address.into(), timeout)?;
+        Ok((socket.into(), done))
     }
 
     /// Listens with these settings; port 0 means any free port. Calls of `accept` do not block.
