@@ -8,7 +8,7 @@
 
 use super::session::Session;
 use crate::engine::Failure;
-use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow};
+use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow, is_window_bound};
 use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::digest::{Digest, GAP_NANOS, Segment};
 use crate::net::trial::evidence::{Evidence, Pattern};
@@ -16,10 +16,11 @@ use crate::net::trial::run::run;
 use crate::net::trial::setup::Setup;
 use crate::net::trial::task::Task;
 use crate::report::picture::{Arrow, Direction, Sequence};
-use kiban_measure::Frame;
 use kiban_measure::capture::file;
+use kiban_measure::{Datagrams, Frame};
 use serde::Serialize;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 /// The maximum number of packets that are shown.
 const LINES: usize = 20;
@@ -43,8 +44,10 @@ pub struct Case {
     pub gap_nanos: u64,
     /// Whether the case is slow.
     pub is_slow: bool,
-    /// Why the case is slow; `None` if it is not.
+    /// Why the case is slow, or that the path carries no more; `None` otherwise.
     pub explanation: Option<Explanation>,
+    /// What to change, if the case is slow.
+    pub advice: Vec<String>,
     /// The packets that are shown.
     pub segments: Vec<Segment>,
     /// All packets.
@@ -64,16 +67,16 @@ impl Case {
         slow_below: SlowBelow,
     ) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
-        let (mut evidence, frames) =
+        let (mut evidence, packets) =
             session.with(|client, path| run(Task { client, path, setup, clock, captured: true }))?;
-        if frames.is_empty() {
+        if packets.frames.is_empty() {
             return Err(Failure::Impossible(
                 "no packets could be captured: a trace needs CAP_NET_RAW (run it as root, or grant it with \
                  setcap cap_net_raw+ep)"
                     .into(),
             ));
         }
-        let all = Segment::read_all(&frames);
+        let all = Segment::read_all(packets.measured());
         let is_back = setup.pattern.is_back();
         // A sender's gaps include the round trip.
         let round_trip = if is_back { 0.0 } else { evidence.path.round_trip_us * 1e3 };
@@ -91,7 +94,10 @@ impl Case {
             Some(exchanges) => exchanges.count as f64 / evidence.seconds.max(1e-9),
             None => evidence.mbps(),
         };
-        let is_slow = waits || is_slow(&evidence, slow_below.mbps(0.0));
+        let explanation = explain(&evidence);
+        let is_full = explanation.cause == Cause::PathFull;
+        let is_slow =
+            is_slow(&evidence, slow_below.mbps(0.0)) || (waits && !is_full) || is_window_bound(&evidence);
         let unit = if setup.pattern.is_stream() { "Mbit/s" } else { "exchanges/s" };
         let case = Case {
             name: case_name(setup.pattern, name),
@@ -100,10 +106,11 @@ impl Case {
             figure: number,
             unit: unit.to_owned(),
             is_slow,
-            explanation: is_slow.then(|| explain(&evidence)),
+            explanation: (is_slow || is_full).then_some(explanation),
+            advice: Vec::new(),
             segments: shown(&all, is_back, gap_nanos),
             gap_nanos,
-            frames,
+            frames: packets.frames,
         };
         Ok((case, evidence))
     }
@@ -210,6 +217,9 @@ impl Trace {
         patterns: &[Pattern],
         slow_below: SlowBelow,
     ) -> Result<Trace, Failure> {
+        // The kernel begins to stamp packets a while after a program asks for it, and the handshake has to be
+        // stamped. This socket asks before the session connects.
+        let _stamps = Datagrams::bind((Ipv4Addr::UNSPECIFIED, 0).into(), 4096).ok();
         let mut cases = Vec::new();
         for pattern in patterns {
             let setup = Setup { pattern: *pattern, ..setup.clone() };
@@ -229,10 +239,17 @@ impl Trace {
         let name = |name: &str| case_name(setup.pattern, name);
         let (mut first, evidence) = Case::of(session, "asked", setup, slow_below)?;
         let mut cases = Vec::new();
-        if let Some(why) = &first.explanation {
+        if let Some(why) = first.explanation.as_ref().filter(|_| first.is_slow) {
             first.name = name("slow");
-            let list =
-                crate::net::diagnosis::advice::against(why.cause, setup, &evidence, 0.0, &welcome.congestion);
+            let best_mbps = evidence.path.rate_mbps.max(evidence.mbps());
+            let list = crate::net::diagnosis::advice::against(
+                why.cause,
+                setup,
+                &evidence,
+                best_mbps,
+                &welcome.congestion,
+            );
+            first.advice = list.iter().map(|advice| advice.words.clone()).collect();
             let change = list.into_iter().find_map(|advice| advice.setup);
             cases.push(first.clone());
             if let Some(change) = change {
@@ -284,7 +301,8 @@ impl fmt::Display for Case {
             }
             Some(Explanation { because, .. }) => writeln!(f, "not explained: {because}"),
             None => writeln!(f, "no wait for a timer"),
-        }
+        }?;
+        self.advice.iter().try_for_each(|advice| writeln!(f, "- {advice}"))
     }
 }
 
@@ -321,6 +339,7 @@ mod tests {
             unit: "exchanges/s".into(),
             is_slow: true,
             explanation: Some(Explanation { cause: Cause::NagleDelayedAck, because }),
+            advice: vec!["set TCP_NODELAY on the sender".into()],
             segments: shown(&segments, is_back, GAP_NANOS),
             gap_nanos: GAP_NANOS,
             frames: Vec::new(),
@@ -335,6 +354,7 @@ mod tests {
         assert!(lines[3].contains("+41.7 ms") && lines[3].ends_with("<- delayed"), "{text}");
         assert!(lines[4].contains("+10 us") && lines[4].contains("960 bytes"), "{text}");
         assert!(lines[6].starts_with("Nagle's algorithm"), "{text}");
+        assert_eq!(lines[7], "- set TCP_NODELAY on the sender");
         let svg = case(false).svg();
         assert_eq!((svg.matches("class=\"hit v\"").count(), svg.matches("class=\"wait\"").count()), (4, 1));
         assert!(svg.contains("41.7 ms: delayed acknowledgement") && svg.contains(">0.010</text>"), "{svg}");

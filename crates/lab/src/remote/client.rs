@@ -9,7 +9,7 @@ use super::probes::ProbeOutcome;
 use super::protocol::*;
 use super::tcp::{Stream, TcpStack};
 use crate::engine::Failure;
-use kiban_measure::{Counters, Settings};
+use kiban_measure::{Capture, Counters, Settings};
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub struct Data {
     pub stream: Stream,
     /// The counters of this end's TCP when the connection was opened.
     pub before: Counters,
+    /// The capture of the connection from its first packet on, if it was requested and is permitted.
+    pub(crate) capture: Option<Capture>,
 }
 
 impl Client {
@@ -148,12 +150,23 @@ impl Client {
         port: u16,
         greeting: &[u8],
     ) -> Result<Stream, Failure> {
+        self.connect_by(port, greeting, |to| Ok((self.tcp.connect(settings, to, TIMEOUT)?, None)))
+            .map(|(stream, _)| stream)
+    }
+
+    /// Opens a data connection with `connect`, and sends `greeting` first.
+    fn connect_by(
+        &self,
+        port: u16,
+        greeting: &[u8],
+        connect: impl FnOnce(SocketAddr) -> io::Result<(Stream, Option<Capture>)>,
+    ) -> Result<(Stream, Option<Capture>), Failure> {
         let address = SocketAddr::new(self.peer.ip(), port);
-        let connected = self.tcp.connect(settings, address, TIMEOUT).and_then(|mut stream| {
+        let connected = connect(address).and_then(|(mut stream, capture)| {
             stream.set_read_timeout(Some(SILENCE))?;
             stream.set_write_timeout(Some(SILENCE))?;
             stream.write_all(greeting)?;
-            Ok(stream)
+            Ok((stream, capture))
         });
         connected.map_err(|error| match error.kind() {
             // The kernel of this host, or the board, rejects the MSS or the congestion control.
@@ -169,12 +182,27 @@ impl Client {
     /// # Errors
     /// Returns [`Failure::Impossible`] if the server or this host does not allow the trial.
     pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
+        self.begin_captured(settings, work, length, false)
+    }
+
+    /// Like [`Client::begin`], with a capture of the data connection if `captured`.
+    pub(crate) fn begin_captured(
+        &mut self,
+        settings: &Settings,
+        work: Work,
+        length: Duration,
+        captured: bool,
+    ) -> Result<Data, Failure> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
         let ready =
             self.request(|nonce| Request::Trial { nonce, settings: settings.clone(), work, millis })?;
         let before = self.tcp.counters();
-        match self.connect_data(settings, ready.streams, &ready.nonce.greeting()) {
-            Ok(stream) => Ok(Data { stream, before }),
+        let connected = self.connect_by(ready.streams, &ready.nonce.greeting(), |to| match captured {
+            true => self.tcp.connect_captured(settings, to, TIMEOUT),
+            false => Ok((self.tcp.connect(settings, to, TIMEOUT)?, None)),
+        });
+        match connected {
+            Ok((stream, capture)) => Ok(Data { stream, before, capture }),
             Err(failure) => {
                 // Release the server from waiting for the connection; its reply is not needed.
                 let _ = self.ask(&Request::Ended(Vec::new()));

@@ -26,3 +26,4 @@ pub(crate) mod probes;
 pub mod protocol;
 pub mod server;
 pub(crate) mod tcp;
+pub(crate) mod windows;

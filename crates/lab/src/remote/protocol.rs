@@ -44,6 +44,7 @@ pub use super::lines::{
 };
 pub use super::nonce::{Nonce, VERSION};
 use super::probes::{ProbeOutcome, ProbeRequest};
+use super::windows::Windows;
 use crate::mix::{FlowSample, MixRequest, MixTotal};
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
@@ -204,4 +205,7 @@ pub struct Outcome {
     /// The exchanges that the server started, if it did ([`Work::Ask`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
+    /// The client's window, if the server sent a stream ([`Work::Write`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
 }

@@ -100,6 +100,27 @@ impl TcpStack {
         }
     }
 
+    /// Connects with these settings, and captures the connection from its first packet on, if this program is
+    /// permitted to capture packets.
+    ///
+    /// # Errors
+    /// See [`TcpStack::connect`].
+    pub(crate) fn connect_captured(
+        &self,
+        settings: &Settings,
+        to: SocketAddr,
+        timeout: Duration,
+    ) -> io::Result<(Stream, Option<Capture>)> {
+        match self {
+            TcpStack::Host => {
+                let capture = |local| Capture::open(local, to).ok();
+                let (stream, capture) = settings.connect_after(to, timeout, capture)?;
+                Ok((Stream::Host(stream), capture))
+            }
+            TcpStack::Board(_) => Ok((self.connect(settings, to, timeout)?, None)),
+        }
+    }
+
     /// Listens with these settings; port 0 means any free port. `accept` does not block.
     ///
     /// # Errors
@@ -248,6 +269,15 @@ impl Stream {
         match self {
             Stream::Host(stream) => TcpInfo::of(stream),
             Stream::Board(stream) => stream.tcp_info().map(|bytes| TcpInfo::read(&bytes)),
+        }
+    }
+
+    /// Returns the peer's window, bytes; `None` on a board, which would have to be asked for it, and on old
+    /// kernels.
+    pub(crate) fn peer_window(&self) -> Option<u32> {
+        match self {
+            Stream::Host(stream) => TcpInfo::of(stream).ok()?.snd_wnd,
+            Stream::Board(_) => None,
         }
     }
 

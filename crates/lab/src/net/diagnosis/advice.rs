@@ -9,6 +9,10 @@ use crate::net::trial::evidence::Evidence;
 use crate::net::trial::setup::{HEADER_BYTES, Setup};
 use serde::{Deserialize, Serialize};
 
+/// What helps if the path is full.
+pub(super) const FULL_ADVICE: &str = "a faster link, or less other traffic on it, helps; `kiban lab latency` shows \
+                                      whether the load delays other traffic";
+
 /// A remedy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Advice {
@@ -96,6 +100,11 @@ pub fn against(
                 Setup { buffer_bytes: Some(bytes), ..setup.clone() },
             )]
         }
+        Cause::WindowScaling => vec![words(
+            "set net.ipv4.tcp_window_scaling to 1 at both ends; if it is, a device on the path removes the option from \
+             SYNs: compare captures of a handshake at both ends",
+        )],
+        Cause::PathFull => vec![words(&format!("the path carries no more: {FULL_ADVICE}"))],
         // A board has the buffers of its configuration, whatever a program asks for.
         Cause::ReceiveBuffer | Cause::SendBuffer if evidence.board.is_some() => {
             vec![words("use larger TCP buffers in the board's configuration ([tcp])")]
@@ -107,21 +116,27 @@ pub fn against(
             };
             let round_trip_us = evidence.path.round_trip_us.max(window_rtt_us(buffer / 2, evidence).min(1e6));
             let bytes = round_up(2.0 * best_mbps * round_trip_us / 8.0);
-            vec![
-                advice(
-                    format!(
-                        "set socket buffers of at least {bytes} bytes (twice {best_mbps:.1} Mbit/s times \
-                         {:.2} ms)",
-                        round_trip_us * 1e-3
+            let product = format!("twice {best_mbps:.1} Mbit/s times {:.2} ms", round_trip_us * 1e-3);
+            let larger = |words: String| advice(words, Setup { buffer_bytes: Some(bytes), ..setup.clone() });
+            if setup.buffer_bytes.is_some() {
+                return vec![
+                    larger(format!("set socket buffers of at least {bytes} bytes ({product})")),
+                    advice(
+                        "do not set SO_SNDBUF and SO_RCVBUF, so that Linux grows the buffers automatically"
+                            .into(),
+                        Setup { buffer_bytes: None, ..setup.clone() },
                     ),
-                    Setup { buffer_bytes: Some(bytes), ..setup.clone() },
-                ),
-                advice(
-                    "do not set SO_SNDBUF and SO_RCVBUF, so that Linux grows the buffers automatically"
-                        .into(),
-                    Setup { buffer_bytes: None, ..setup.clone() },
-                ),
-            ]
+                ];
+            }
+            // The system chose the buffer, so the program is not to blame for it.
+            let is_sender = cause == Cause::SendBuffer;
+            let (setting, end) = if is_sender { ("tcp_wmem", "sender") } else { ("tcp_rmem", "receiver") };
+            let host = if is_sender == setup.pattern.is_back() { "the server" } else { "this host" };
+            vec![larger(format!(
+                "raise the third value of net.ipv4.{setting} on the {end}, {host}, to at least {} bytes ({product}, and \
+                 as much again for the system's overhead); tried with SO_SNDBUF and SO_RCVBUF",
+                2 * u64::from(bytes)
+            ))]
         }
         Cause::Sender => {
             let bytes = setup.message_bytes.saturating_mul(16).min(1 << 20);
@@ -147,13 +162,17 @@ pub fn against(
                 },
             )
         }
-        Cause::Receiver => vec![
-            words("make the receiving program read more often, or give it more CPU time"),
-            advice(
-                "use larger receive buffers, if the receiving program only pauses for a while".into(),
-                Setup { buffer_bytes: None, ..setup.clone() },
-            ),
-        ],
+        Cause::Receiver => {
+            let mut list =
+                vec![words("make the receiving program read more often, or give it more CPU time")];
+            if setup.buffer_bytes.is_some() {
+                list.push(advice(
+                    "use larger receive buffers, if the receiving program only pauses for a while".into(),
+                    Setup { buffer_bytes: None, ..setup.clone() },
+                ));
+            }
+            list
+        }
         Cause::ServerLimit => vec![words("start `kiban lab serve` with a larger --rate, if that is allowed")],
         // A trace is one of the kernel's TCP.
         Cause::NotExplained if evidence.board.is_some() => {
@@ -214,6 +233,32 @@ mod tests {
         // Twice the product of 100 Mbit/s and 10 ms is 250,000 bytes.
         assert_eq!(list[0].setup.as_ref().and_then(|setup| setup.buffer_bytes), Some(253_952));
         assert_eq!(list[1].setup.as_ref().expect("to be tried").buffer_bytes, None);
+    }
+
+    #[test]
+    fn a_limit_of_the_system_is_not_blamed_on_the_program() {
+        let case = Setup { buffer_bytes: None, ..setup(Pattern::Stream, 6000) };
+        let words = |cause, pattern| {
+            let case = Setup { pattern, ..case.clone() };
+            let list = against(cause, &case, &stream(), 100.0, &[]);
+            // A remedy that changes nothing cannot be tried.
+            assert!(list.iter().all(|advice| advice.setup.as_ref() != Some(&case)), "{list:?}");
+            list.into_iter().map(|advice| advice.words).collect::<Vec<_>>().join("\n")
+        };
+        for (cause, pattern, expected) in [
+            (
+                Cause::ReceiveBuffer,
+                Pattern::Stream,
+                "net.ipv4.tcp_rmem on the receiver, the server, to at least 507904",
+            ),
+            (Cause::ReceiveBuffer, Pattern::StreamBack, "net.ipv4.tcp_rmem on the receiver, this host"),
+            (Cause::SendBuffer, Pattern::Stream, "net.ipv4.tcp_wmem on the sender, this host"),
+            (Cause::SendBuffer, Pattern::StreamBack, "net.ipv4.tcp_wmem on the sender, the server"),
+            (Cause::WindowScaling, Pattern::Stream, "net.ipv4.tcp_window_scaling to 1 at both ends"),
+        ] {
+            let words = words(cause, pattern);
+            assert!(words.contains(expected) && !words.contains("program"), "{cause:?}: {words}");
+        }
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //!           reports its evidence as numbers.
 //! Unknown   if no rule matches, the case is not explained, and the evidence is shown, because a wrong guess
 //!           would mislead.
+//! Windows   a window that limits a stream and keeps its size is a limit of a buffer, or of the 16 bits of a
+//!           window that is not scaled. One that shrinks belongs to a program that reads too slowly.
+//! Full      a stream that no end limits, and that keeps a queue on the path filled or reaches the rate of
+//!           the path, has all that the path carries. Losses of up to 5 % belong to that.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
@@ -17,6 +21,20 @@ use serde::{Deserialize, Serialize};
 /// The fewest segments of a stream whose losses are judged, and the share of retransmissions: one of this
 /// many.
 const LOSSY: (u64, u64) = (100, 20);
+/// The fewest retransmissions, without a timeout, that make a stream slow. Fewer happen on any network.
+const LOSSES_MIN: u64 = 3;
+/// Windows do not limit streams over a path with a shorter round trip, us; programs do.
+const WINDOW_ROUND_TRIP_US_MIN: f64 = 1000.0;
+/// A queue adds at least this to the round trip, ms, and at least this part of it.
+const QUEUE_MIN: (f64, f64) = (2.0, 0.25);
+/// A stream is as fast as the path from this part of its rate on, and the rate is not that of the path above
+/// this multiple.
+const PATH_RATE: std::ops::RangeInclusive<f64> = 0.9..=1.3;
+/// The burst that measures the path's rate is not limited by slow start if bandwidth times delay has at most
+/// this many bytes.
+const BURST_WINDOW_BYTES: f64 = 65_536.0;
+/// The largest windows that systems offer without window scaling, bytes: 16 bits, in whole segments.
+const UNSCALED: std::ops::RangeInclusive<u32> = 56_000..=65_535;
 
 /// A cause.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -30,6 +48,8 @@ pub enum Cause {
     Loss,
     /// The window opens in such small steps that sender and receiver wait for each other.
     SillyWindow,
+    /// The ends do not scale windows, and 65,535 bytes are less than bandwidth times delay.
+    WindowScaling,
     /// The receive buffer is smaller than bandwidth times delay.
     ReceiveBuffer,
     /// The send buffer is smaller than bandwidth times delay.
@@ -40,22 +60,26 @@ pub enum Cause {
     Sender,
     /// Congestion control keeps less in flight than the path could carry.
     CongestionWindow,
+    /// The path carries no more.
+    PathFull,
     /// The evidence does not identify a cause.
     NotExplained,
 }
 
 impl Cause {
     /// All causes, with a letter for maps and words for tables.
-    pub const ALL: [(Cause, char, &'static str); 10] = [
+    pub const ALL: [(Cause, char, &'static str); 12] = [
         (Cause::ServerLimit, 'T', "the server's own rate limit"),
         (Cause::NagleDelayedAck, 'N', "Nagle's algorithm against delayed acknowledgements"),
         (Cause::Loss, 'L', "loss"),
         (Cause::SillyWindow, 'W', "silly window"),
+        (Cause::WindowScaling, 'Z', "no window scaling"),
         (Cause::ReceiveBuffer, 'B', "receive buffer below bandwidth-delay product"),
         (Cause::SendBuffer, 'b', "send buffer below bandwidth-delay product"),
         (Cause::Receiver, 'R', "the receiver does not read fast enough"),
         (Cause::Sender, 'S', "the sender does not write fast enough"),
         (Cause::CongestionWindow, 'C', "congestion window"),
+        (Cause::PathFull, 'F', "the path is full"),
         (Cause::NotExplained, '?', "not explained"),
     ];
 
@@ -79,11 +103,13 @@ impl Cause {
             Cause::NagleDelayedAck => "Writes shorter than a segment meet delayed acknowledgements",
             Cause::Loss => "Segments are lost",
             Cause::SillyWindow => "The receive window opens in steps of less than a segment",
+            Cause::WindowScaling => "Windows are not scaled, so that none exceeds 64 KiB",
             Cause::ReceiveBuffer => "The receive buffer is smaller than the bandwidth-delay product",
             Cause::SendBuffer => "The send buffer is smaller than the bandwidth-delay product",
             Cause::Receiver => "The receiver does not read fast enough",
             Cause::Sender => "The sender does not write fast enough",
             Cause::CongestionWindow => "The congestion window is too small",
+            Cause::PathFull => "The path is full",
             Cause::NotExplained => "No cause was found",
         }
     }
@@ -118,6 +144,40 @@ pub(super) fn is_lossy(evidence: &Evidence) -> bool {
     evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * LOSSY.1 >= segments
 }
 
+/// Returns whether a stream is limited by the window that the receiver's system offers on its own. Without a
+/// faster stream to compare with, this alone is a fault.
+pub(in crate::net) fn is_window_bound(evidence: &Evidence) -> bool {
+    evidence.pattern.is_stream()
+        && evidence.settings.receive_bytes.is_none()
+        && evidence.path.round_trip_us >= WINDOW_ROUND_TRIP_US_MIN
+        && matches!(explain(evidence).cause, Cause::WindowScaling | Cause::ReceiveBuffer)
+}
+
+/// Returns the evidence that a stream has all that the path carries; `None` if it may not.
+pub fn path_is_full(evidence: &Evidence) -> Option<String> {
+    let shares = evidence.shares().filter(|_| evidence.pattern.is_stream() && !is_lossy(evidence))?;
+    if shares.window >= 0.5 || shares.busy < 0.7 {
+        return None;
+    }
+    let mbps = evidence.mbps();
+    let least_us = evidence.info.min_rtt_us.map_or(evidence.path.round_trip_us, f64::from);
+    let least_ms = least_us.min(evidence.path.round_trip_us) * 1e-3;
+    let queue_ms = f64::from(evidence.info.rtt_us) * 1e-3 - least_ms;
+    if queue_ms >= QUEUE_MIN.0.max(QUEUE_MIN.1 * least_ms) {
+        return Some(format!(
+            "{mbps:.2} Mbit/s keep a queue on the path filled: the RTT is {:.1} ms, {queue_ms:.1} ms more than \
+             the shortest",
+            least_ms + queue_ms
+        ));
+    }
+    // The rate of the path is that to the server.
+    let rate = evidence.path.rate_mbps;
+    let is_measured = rate * evidence.path.round_trip_us / 8.0 <= BURST_WINDOW_BYTES;
+    let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
+    (is_measured && is_reached && !evidence.pattern.is_back())
+        .then(|| format!("{mbps:.2} of about {rate:.2} Mbit/s"))
+}
+
 /// Explains a slow case.
 pub fn explain(evidence: &Evidence) -> Explanation {
     let found = server_limit(evidence).or_else(|| captured(evidence)).or_else(|| match &evidence.exchanges {
@@ -148,6 +208,9 @@ fn captured(evidence: &Evidence) -> Found {
             short_write(evidence)
         );
         return Some((Cause::NagleDelayedAck, because));
+    }
+    if let Some(because) = path_is_full(evidence) {
+        return Some((Cause::PathFull, because));
     }
     if 2 * capture.sent_again > capture.gaps {
         let because =
@@ -199,9 +262,16 @@ fn of_stream(evidence: &Evidence) -> Found {
     let segments = evidence.segments().unwrap_or(0);
     let shares = evidence.shares();
     let timeouts = evidence.counters.get("TCPTimeouts");
-    if segments > 0 && again * 100 >= segments {
+    if let Some(because) = path_is_full(evidence) {
+        return Some((Cause::PathFull, because));
+    }
+    // A duplicate SACK reports a segment that had arrived: an acknowledgement was lost, not the segment.
+    let needless = evidence.counters.get("TCPDSACKRecv").min(again);
+    let lost = again - needless;
+    if segments > 0 && lost * 100 >= segments && (lost >= LOSSES_MIN || (lost > 0 && timeouts > 0)) {
+        let needless = if needless > 0 { format!(", {needless} of them needlessly") } else { String::new() };
         let because = format!(
-            "{again} of {segments} segments retransmitted ({:.1} %), {timeouts} timeouts",
+            "{again} of {segments} segments retransmitted ({:.1} %){needless}, {timeouts} timeouts",
             100.0 * again as f64 / segments as f64
         );
         return Some((Cause::Loss, because));
@@ -278,22 +348,55 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
         return (Cause::SillyWindow, because);
     }
     let shut = evidence.receiver.counters.get("TCPToZeroWindowAdv");
-    let buffer = evidence.receiver.given.receive_bytes / 2;
+    let is_constant = evidence.windows.and_then(|windows| windows.is_constant());
+    let largest = evidence.windows.map_or(window, |windows| windows.max_bytes.max(window));
+    // A buffer of the system has grown by the end; the window is what it offered.
+    let buffer = match is_constant {
+        Some(true) => largest,
+        _ => evidence.receiver.given.receive_bytes / 2,
+    };
     let most = buffer_mbps(buffer, evidence);
-    if shut == 0 && evidence.mbps() > 0.4 * most {
+    let round_trip_ms = window_rtt_us(buffer, evidence) * 1e-3;
+    // Without samples, a window that was never closed, at the rate that it allows, is taken for constant.
+    let is_limit = is_constant.unwrap_or(shut == 0 && evidence.mbps() > 0.4 * most);
+    let unscaled = buffer_mbps(largest, evidence);
+    if is_constant.unwrap_or(evidence.mbps() > 0.4 * unscaled) && is_unscaled(evidence, largest) {
         let because = format!(
-            "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes \
-             allows at most {most:.2} Mbit/s with an RTT of {:.2} ms",
-            buffer,
-            window_rtt_us(buffer, evidence) * 1e-3
+            "the connection has no window scaling: the peer's window of {largest} bytes, which cannot exceed \
+             65535, was full {part:.0} % of the time; it allows at most {unscaled:.2} Mbit/s with an RTT \
+             of {:.2} ms",
+            window_rtt_us(largest, evidence) * 1e-3
+        );
+        return (Cause::WindowScaling, because);
+    }
+    if is_limit {
+        let what = match is_constant {
+            Some(_) => "did not shrink; it".to_owned(),
+            None => format!("its buffer of {buffer} bytes"),
+        };
+        let because = format!(
+            "the peer's window of {largest} bytes was full {part:.0} % of the time{} {what} allows at most \
+             {most:.2} Mbit/s with an RTT of {round_trip_ms:.2} ms",
+            if is_constant.is_some() { " and" } else { ";" }
         );
         return (Cause::ReceiveBuffer, because);
     }
+    let shrank = evidence.windows.filter(|_| is_constant.is_some()).map_or(String::new(), |windows| {
+        let share = 100.0 * f64::from(windows.shrunk) / f64::from(windows.samples);
+        format!(" was below half of {} bytes {share:.0} % of the time,", windows.max_bytes)
+    });
     let because = format!(
-        "the peer's window was full {part:.0} % of the time and closed {shut} times, although its buffer \
+        "the peer's window{shrank} was full {part:.0} % of the time and closed {shut} times, although its buffer \
          would allow {most:.2} Mbit/s"
     );
     (Cause::Receiver, because)
+}
+
+/// Returns whether the peer's largest window is the largest that there is without window scaling.
+fn is_unscaled(evidence: &Evidence, largest: u32) -> bool {
+    // A board whose windows need no scaling reports none.
+    let is_known = evidence.board.is_none() && evidence.peer.board.is_none();
+    is_known && evidence.info.window_scaling == Some(false) && UNSCALED.contains(&largest)
 }
 
 /// Returns the segment size of the path, regardless of the window.
@@ -358,7 +461,7 @@ fn what_there_is(evidence: &Evidence) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::net::trial::digest::Digest;
-    use crate::net::trial::evidence::Pattern;
+    use crate::net::trial::evidence::{Pattern, Windows};
     use crate::net::trial::path::Path;
     use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
@@ -419,10 +522,17 @@ pub(super) mod tests {
                 given,
                 counters: Counters::default(),
                 asked: None,
+                windows: None,
             },
             exchanges: None,
             capture: None,
+            windows: None,
         }
+    }
+
+    /// Returns samples of a window of which this part is below half of the largest one.
+    fn windows(max_bytes: u32, shrunk: u32) -> Option<Windows> {
+        Some(Windows { samples: 100, shrunk, max_bytes })
     }
 
     /// Returns the evidence of half a second of exchanges that stalled.
@@ -442,6 +552,27 @@ pub(super) mod tests {
             stalled_part: 1.0,
         });
         evidence
+    }
+
+    /// `net.ipv4.tcp_rmem = "4096 65536 65536"` at the receiver, and a round trip of 60 ms: 3.5 Mbit/s.
+    fn limited_by_tcp_rmem(evidence: &mut Evidence) {
+        (evidence.path.round_trip_us, evidence.info.rtt_us) = (60_000.0, 60_500);
+        evidence.receiver.given.receive_bytes = 65_536;
+        (evidence.info.snd_wnd, evidence.windows) = (Some(32_768), windows(32_768, 3));
+        evidence.info.rwnd_limited_us = Some(960_000);
+        evidence.receiver.bytes = 437_500;
+        evidence.info.data_segs_out = Some(302);
+    }
+
+    /// The buffer would allow more, but the window field of 16 bits is not scaled.
+    fn without_scaling(evidence: &mut Evidence) {
+        (evidence.path.round_trip_us, evidence.info.rtt_us) = (80_000.0, 80_500);
+        (evidence.info.snd_wnd, evidence.windows) = (Some(64_240), windows(64_240, 0));
+        evidence.info.window_scaling = Some(false);
+        evidence.info.rwnd_limited_us = Some(960_000);
+        evidence.receiver.bytes = 790_000;
+        evidence.info.data_segs_out = Some(550);
+        evidence.receiver.counters = counters(&[("TCPToZeroWindowAdv", 1)]);
     }
 
     #[test]
@@ -536,6 +667,88 @@ pub(super) mod tests {
                 Cause::Receiver,
             ),
             (
+                "a constant window of tcp_rmem's maximum, although the buffer was full at times",
+                streamed(&|e| {
+                    limited_by_tcp_rmem(e);
+                    e.receiver.counters = counters(&[("TCPToZeroWindowAdv", 8)]);
+                }),
+                Cause::ReceiveBuffer,
+            ),
+            (
+                "the same buffer, but the window shrinks",
+                streamed(&|e| {
+                    limited_by_tcp_rmem(e);
+                    e.windows = windows(32_768, 90);
+                }),
+                Cause::Receiver,
+            ),
+            ("no window scaling", streamed(&without_scaling), Cause::WindowScaling),
+            (
+                "no window scaling, but the program reads slowly",
+                streamed(&|e| {
+                    without_scaling(e);
+                    (e.windows, e.receiver.bytes) = (windows(64_240, 95), 100_000);
+                }),
+                Cause::Receiver,
+            ),
+            (
+                "no window scaling, but a smaller buffer is the limit",
+                streamed(&|e| {
+                    limited_by_tcp_rmem(e);
+                    (e.info.window_scaling, e.windows) = (Some(false), windows(20_000, 0));
+                }),
+                Cause::ReceiveBuffer,
+            ),
+            (
+                "a queue that the stream keeps filled",
+                streamed(&|e| {
+                    (e.info.rtt_us, e.info.min_rtt_us) = (40_000, Some(10_100));
+                    (e.receiver.bytes, e.info.total_retrans) = (1_200_000, 100);
+                }),
+                Cause::PathFull,
+            ),
+            (
+                "the rate of the path",
+                streamed(&|e| {
+                    (e.path.rate_mbps, e.receiver.bytes) = (10.0, 1_212_500);
+                    e.info.snd_cwnd = 12;
+                }),
+                Cause::PathFull,
+            ),
+            (
+                "a policer at its rate, which drops a tenth",
+                streamed(&|e| {
+                    (e.path.rate_mbps, e.receiver.bytes) = (10.0, 1_212_500);
+                    (e.info.data_segs_out, e.info.total_retrans) = (Some(930), 93);
+                }),
+                Cause::Loss,
+            ),
+            (
+                "the rate of a burst in slow start is not that of the path",
+                streamed(&|e| {
+                    (e.path.round_trip_us, e.info.rtt_us, e.path.rate_mbps) = (60_000.0, 60_000, 16.0);
+                    (e.receiver.bytes, e.info.snd_cwnd) = (2_000_000, 80);
+                }),
+                Cause::CongestionWindow,
+            ),
+            (
+                "lost acknowledgements are no lost segments",
+                streamed(&|e| {
+                    (e.info.data_segs_out, e.info.total_retrans) = (Some(400), 12);
+                    e.counters = counters(&[("TCPDSACKRecv", 11), ("TCPTimeouts", 0)]);
+                    (e.receiver.bytes, e.info.snd_cwnd) = (570_000, 400);
+                }),
+                Cause::NotExplained,
+            ),
+            (
+                "a single retransmission",
+                streamed(&|e| {
+                    (e.info.data_segs_out, e.info.total_retrans) = (Some(90), 1);
+                    (e.receiver.bytes, e.info.snd_cwnd) = (130_000, 400);
+                }),
+                Cause::NotExplained,
+            ),
+            (
                 "nothing to send",
                 streamed(&|e| {
                     e.info.busy_us = Some(200_000);
@@ -610,6 +823,26 @@ pub(super) mod tests {
             "{}",
             explanation.because
         );
+    }
+
+    #[test]
+    fn a_window_of_the_system_that_limits_is_judged_without_a_threshold() {
+        let bound = |change: &dyn Fn(&mut Evidence)| {
+            let mut evidence = stream();
+            change(&mut evidence);
+            is_window_bound(&evidence)
+        };
+        assert!(bound(&limited_by_tcp_rmem) && bound(&without_scaling) && !bound(&|_| ()));
+        // A program that sets a small buffer limits itself.
+        assert!(!bound(&|e| {
+            limited_by_tcp_rmem(e);
+            e.settings.receive_bytes = Some(32_768);
+        }));
+        // Over loopback, a program that waits for its turn looks like a window.
+        assert!(!bound(&|e| {
+            limited_by_tcp_rmem(e);
+            e.path.round_trip_us = 40.0;
+        }));
     }
 
     #[test]

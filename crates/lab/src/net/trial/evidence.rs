@@ -9,6 +9,7 @@ use super::digest::Digest;
 use super::path::Path;
 pub use crate::remote::exchanges::Exchanges;
 use crate::remote::protocol::{Outcome, Welcome};
+pub use crate::remote::windows::Windows;
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,9 @@ pub struct Evidence {
     /// The digest of a short capture, if the case was slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Digest>,
+    /// The receiver's window in the course of a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
 }
 
 /// The fractions of time for which a connection was limited by each cause, 0 to 1; `None` if the kernel does

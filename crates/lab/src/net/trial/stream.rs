@@ -8,8 +8,9 @@
 
 use super::digest::{Digest, Segment};
 use super::evidence::Evidence;
-use super::task::{Done, Sending, Task, broken, frames, given, info};
+use super::task::{Done, Recorder, Sending, Task, broken, given, info};
 use crate::remote::protocol::{Outcome, Work};
+use crate::remote::windows::WindowSampler;
 use kiban_measure::TcpInfo;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -19,19 +20,23 @@ use std::time::Duration;
 const READ_BYTES: usize = 256 << 10;
 
 /// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
-pub(super) fn run(task: Task<'_>) -> Done {
+pub(super) fn run(mut task: Task<'_>) -> Done {
     let (setup, clock) = (task.setup, task.clock);
-    let mut data = task.client.begin(&setup.settings(), Work::Read, setup.length())?;
+    let mut data = task.begin(Work::Read, setup.length())?;
     let message = vec![0x5a; setup.message_bytes as usize];
-    let mut whole = task.capture(&data);
+    let mut recorder = Recorder::begin(data.capture.take());
     let info_before = info(&data)?;
     let begin = clock.now();
     let mut messages = 0u64;
-    while clock.now().since(begin) < setup.length() {
+    let mut sampler = WindowSampler::new(begin, setup.length());
+    let mut now = begin;
+    while now.since(begin) < setup.length() {
         data.stream.write_all(&message).map_err(|error| broken(&error))?;
         messages += 1;
-        if let Some(capture) = whole.as_mut().filter(|_| messages.is_multiple_of(16)) {
-            capture.drain();
+        now = clock.now();
+        sampler.sample(now, &data.stream);
+        if messages.is_multiple_of(16) {
+            recorder.drain();
         }
     }
     let seconds = clock.now().since(begin).as_secs_f64();
@@ -40,21 +45,20 @@ pub(super) fn run(task: Task<'_>) -> Done {
     let counters = task.counters(&data);
     data.stream.shutdown(Shutdown::Write).map_err(|error| broken(&error))?;
     let server = task.client.end()?;
-    let frames = frames(&mut whole);
-    let stepped = whole.as_ref().is_some_and(|capture| capture.clock_stepped());
-    let digest = (task.captured && !stepped)
-        .then(|| Digest::of(&Segment::read_all(&frames), info.snd_mss, task.path.round_trip_us));
+    let packets = recorder.packets();
+    let digest = (task.captured && !recorder.clock_stepped())
+        .then(|| Digest::of(&Segment::read_all(packets.measured()), info.snd_mss, task.path.round_trip_us));
     let evidence = task.evidence(Sending { seconds, given, info_before, info, counters }, server);
-    Ok((Evidence { capture: digest, ..evidence }, frames))
+    Ok((Evidence { capture: digest, windows: sampler.windows(), ..evidence }, packets))
 }
 
 /// Runs one trial from the server to the client. A capture on this host shows the packets as the receiver
 /// sees them.
-pub(super) fn run_back(task: Task<'_>) -> Done {
+pub(super) fn run_back(mut task: Task<'_>) -> Done {
     let (setup, clock) = (task.setup, task.clock);
     let work = Work::Write { message_bytes: setup.message_bytes };
-    let mut data = task.client.begin(&setup.settings(), work, setup.length())?;
-    let mut whole = task.capture(&data);
+    let mut data = task.begin(work, setup.length())?;
+    let mut recorder = Recorder::begin(data.capture.take());
     let mut room = vec![0; READ_BYTES];
     let mut bytes = 0;
     let mut ends = None;
@@ -64,9 +68,7 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
             break;
         }
         let now = clock.now();
-        if let Some(capture) = whole.as_mut() {
-            capture.drain();
-        }
+        recorder.drain();
         bytes += length as u64;
         ends = Some((ends.map_or(now, |(first, _)| first), now));
     }
@@ -75,7 +77,7 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
     drop(data);
     let sender = task.client.end()?;
     let info = sender.info;
-    let frames = frames(&mut whole);
+    let packets = recorder.packets();
     let none = |count: Option<u64>| count.map(|_| 0);
     let sending = Sending {
         seconds: sender.seconds,
@@ -92,5 +94,5 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
         counters: sender.counters,
     };
     let receiver = Outcome { rate_limited: sender.rate_limited, ..receiver };
-    Ok((task.evidence(sending, receiver), frames))
+    Ok((Evidence { windows: sender.windows, ..task.evidence(sending, receiver) }, packets))
 }

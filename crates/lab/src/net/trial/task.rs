@@ -5,7 +5,7 @@ use super::path::Path;
 use super::setup::Setup;
 use crate::engine::Failure;
 use crate::remote::client::{Client, Data, SILENCE};
-use crate::remote::protocol::Outcome;
+use crate::remote::protocol::{Outcome, Work};
 use kiban_measure::socket::Given;
 use kiban_measure::{Capture, Counters, Frame, TcpInfo};
 use kiban_os::Clock;
@@ -23,7 +23,58 @@ pub(in crate::net) struct Task<'a> {
 }
 
 /// The evidence of a trial and, if the whole trial was captured, its packets.
-pub(in crate::net) type Done = Result<(Evidence, Vec<Frame>), Failure>;
+pub(in crate::net) type Done = Result<(Evidence, Packets), Failure>;
+
+/// The packets of a trial, from the handshake on.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(in crate::net) struct Packets {
+    pub(in crate::net) frames: Vec<Frame>,
+    /// The number of packets before the measurement: the handshake, the greeting and the warm-up.
+    first: usize,
+}
+
+impl Packets {
+    /// Returns the packets of the measurement, without those before it.
+    pub(in crate::net) fn measured(&self) -> &[Frame] {
+        self.frames.get(self.first..).unwrap_or_default()
+    }
+}
+
+/// A capture of a whole trial, if it is wanted and permitted.
+pub(super) struct Recorder {
+    capture: Option<Capture>,
+    first: usize,
+}
+
+impl Recorder {
+    /// Begins the measurement: packets so far are kept, but do not count.
+    pub(super) fn begin(mut capture: Option<Capture>) -> Recorder {
+        let first = capture.as_mut().map_or(0, |capture| capture.frames().len());
+        Recorder { capture, first }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// Takes the packets out of the kernel's buffer.
+    pub(super) fn drain(&mut self) {
+        if let Some(capture) = &mut self.capture {
+            capture.drain();
+        }
+    }
+
+    /// Returns whether the times between packets are meaningless, because the wall clock was set.
+    pub(super) fn clock_stepped(&self) -> bool {
+        self.capture.as_ref().is_some_and(Capture::clock_stepped)
+    }
+
+    /// Returns all packets.
+    pub(super) fn packets(&mut self) -> Packets {
+        let frames = self.capture.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
+        Packets { frames, first: self.first }
+    }
+}
 
 /// The sender's account of a trial.
 pub(super) struct Sending {
@@ -35,9 +86,9 @@ pub(super) struct Sending {
 }
 
 impl Task<'_> {
-    /// Starts the capture of the whole trial, if it is wanted and permitted.
-    pub(super) fn capture(&self, data: &Data) -> Option<Capture> {
-        if self.captured { data.stream.capture() } else { None }
+    /// Opens the data connection, with a capture if the task is captured.
+    pub(super) fn begin(&mut self, work: Work, length: Duration) -> Result<Data, Failure> {
+        self.client.begin_captured(&self.setup.settings(), work, length, self.captured)
     }
 
     /// Returns this end's account of what it has received, like that of a server.
@@ -50,6 +101,7 @@ impl Task<'_> {
             given: given(data)?,
             counters: self.counters(data),
             asked: None,
+            windows: None,
         })
     }
 
@@ -77,13 +129,9 @@ impl Task<'_> {
             receiver,
             exchanges: None,
             capture: None,
+            windows: None,
         }
     }
-}
-
-/// Returns the packets of a whole trial.
-pub(super) fn frames(capture: &mut Option<Capture>) -> Vec<Frame> {
-    capture.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default()
 }
 
 /// The beginning of the description of a connection that is silent for too long.

@@ -9,7 +9,7 @@
 use super::digest::{Digest, Segment};
 use super::evidence::{Evidence, Exchanges};
 use super::setup::Setup;
-use super::task::{Done, Sending, Task, broken, frames, given, info};
+use super::task::{Done, Recorder, Sending, Task, broken, given, info};
 use crate::engine::Failure;
 use crate::remote::exchanges::{EXCHANGES_MIN, WARM_UP};
 use crate::remote::protocol::{Outcome, Work};
@@ -52,11 +52,12 @@ impl<'a> Line<'a> {
 }
 
 /// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
-pub(super) fn run(task: Task<'_>) -> Done {
+pub(super) fn run(mut task: Task<'_>) -> Done {
     let (setup, clock) = (task.setup, task.clock);
     let work = Work::Reply { message_bytes: setup.message_bytes, reply_bytes: 1 };
     let most = WARM_UP.0 + setup.length() + CAPTURED.1;
-    let data = task.client.begin(&setup.settings(), work, most)?;
+    let mut data = task.begin(work, most)?;
+    let capture = data.capture.take();
     let mut line = Line::new(&data.stream, setup, 1);
 
     let begin = clock.now();
@@ -65,14 +66,14 @@ pub(super) fn run(task: Task<'_>) -> Done {
         line.exchange(clock)?;
         warm_up += 1;
     }
-    let mut whole = task.capture(&data);
+    let mut recorder = Recorder::begin(capture);
     let info_before = info(&data)?;
     let begin = clock.now();
     let mut times = Vec::new();
     while (clock.now().since(begin) < setup.length()) || (times.len() as u64) < EXCHANGES_MIN {
         times.push(line.exchange(clock)?.as_secs_f64() * 1e6);
-        if let Some(capture) = whole.as_mut().filter(|_| times.len().is_multiple_of(16)) {
-            capture.drain();
+        if times.len().is_multiple_of(16) {
+            recorder.drain();
         }
     }
     let seconds = clock.now().since(begin).as_secs_f64();
@@ -81,7 +82,7 @@ pub(super) fn run(task: Task<'_>) -> Done {
 
     let mut digest = None;
     let mut more = 0;
-    let is_slow = exchanges.stalled_part >= SLOW_PART && whole.is_none();
+    let is_slow = exchanges.stalled_part >= SLOW_PART && !recorder.is_on();
     if let Some(mut capture) = is_slow.then(|| data.stream.capture()).flatten() {
         let begin = clock.now();
         while more < CAPTURED.0 && clock.now().since(begin) < CAPTURED.1 {
@@ -93,19 +94,19 @@ pub(super) fn run(task: Task<'_>) -> Done {
         digest =
             (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss, task.path.round_trip_us));
     }
-    let frames = frames(&mut whole);
+    let packets = recorder.packets();
     let given = given(&data)?;
     let counters = task.counters(&data);
     drop(data);
     let server = task.client.end()?;
     let evidence = task.evidence(Sending { seconds, given, info_before, info, counters }, server);
     let exchanges = Exchanges { warm_up: warm_up + more, ..exchanges };
-    Ok((Evidence { exchanges: Some(exchanges), capture: digest, ..evidence }, frames))
+    Ok((Evidence { exchanges: Some(exchanges), capture: digest, ..evidence }, packets))
 }
 
 /// Runs one trial in which the server sends the messages and this host replies. The server times the
 /// exchanges. A capture on this host shows the packets as the receiver sees them.
-pub(super) fn run_back(task: Task<'_>) -> Done {
+pub(super) fn run_back(mut task: Task<'_>) -> Done {
     let (setup, clock) = (task.setup, task.clock);
     let writes = setup.writes();
     let work = Work::Ask {
@@ -114,8 +115,8 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
         reply_bytes: 1,
         needed_us: task.path.exchange_us(setup.message_bytes).min(1e9) as u64,
     };
-    let mut data = task.client.begin(&setup.settings(), work, WARM_UP.0 + setup.length())?;
-    let mut whole = task.capture(&data);
+    let mut data = task.begin(work, WARM_UP.0 + setup.length())?;
+    let mut recorder = Recorder::begin(data.capture.take());
     let mut message = vec![0; setup.message_bytes as usize];
     let begin = clock.now();
     let (mut messages, mut last) = (0u64, begin);
@@ -128,8 +129,8 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
             }
             break;
         }
-        if let Some(capture) = whole.as_mut().filter(|_| messages.is_multiple_of(16)) {
-            capture.drain();
+        if messages.is_multiple_of(16) {
+            recorder.drain();
         }
     }
     let bytes = messages * u64::from(setup.message_bytes);
@@ -138,7 +139,7 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
     let sender = task.client.end()?;
     let asked =
         sender.asked.ok_or_else(|| Failure::Lost("the server did not report its exchanges".to_owned()))?;
-    let frames = frames(&mut whole);
+    let packets = recorder.packets();
     let sending = Sending {
         seconds: asked.seconds,
         given: sender.given,
@@ -147,7 +148,7 @@ pub(super) fn run_back(task: Task<'_>) -> Done {
         counters: sender.counters,
     };
     let evidence = task.evidence(sending, Outcome { rate_limited: sender.rate_limited, ..receiver });
-    Ok((Evidence { exchanges: Some(asked.exchanges), ..evidence }, frames))
+    Ok((Evidence { exchanges: Some(asked.exchanges), ..evidence }, packets))
 }
 
 /// Reads a whole message; returns false if the server has ended the trial.

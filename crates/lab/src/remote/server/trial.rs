@@ -13,6 +13,7 @@ use super::session::{Session, late, overlapping};
 use crate::remote::exchanges::{Asked, EXCHANGES_MIN, Exchanges, WARM_UP};
 use crate::remote::protocol::*;
 use crate::remote::tcp::Stream;
+use crate::remote::windows::{WindowSampler, Windows};
 use kiban_base::Instant;
 use kiban_measure::{Counters, Settings};
 use std::io::{self, Read, Write};
@@ -117,6 +118,7 @@ struct Trial<'a> {
     bytes: u64,
     rate_limited: bool,
     asked: Option<Asked>,
+    windows: Option<Windows>,
 }
 
 impl<'a> Trial<'a> {
@@ -125,7 +127,16 @@ impl<'a> Trial<'a> {
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
         let begin = session.state.clock.now();
-        Ok(Trial { session, stream, begin, last: begin, bytes: 0, rate_limited: false, asked: None })
+        Ok(Trial {
+            session,
+            stream,
+            begin,
+            last: begin,
+            bytes: 0,
+            rate_limited: false,
+            asked: None,
+            windows: None,
+        })
     }
 
     fn now(&self) -> Instant {
@@ -142,6 +153,7 @@ impl<'a> Trial<'a> {
             given: self.stream.given()?,
             counters: self.session.state.tcp.counters().since(before),
             asked: self.asked.clone(),
+            windows: self.windows,
         })
     }
 
@@ -184,10 +196,13 @@ impl<'a> Trial<'a> {
     fn write(&mut self, message_bytes: u32, length: Duration) -> io::Result<()> {
         let message = filled(message_bytes)?;
         let until = self.begin + length;
+        let mut sampler = WindowSampler::new(self.begin, length);
         while self.last < until {
             self.bytes += self.put(&message, until, until + GRACE)? as u64;
             self.last = self.now();
+            sampler.sample(self.last, &self.stream);
         }
+        self.windows = sampler.windows();
         Ok(())
     }
 
