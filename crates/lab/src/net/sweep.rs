@@ -1,7 +1,7 @@
 //! A sweep of a host: runs the engine, derives findings, and tests the remedies.
 //!
 //! ```text
-//! grid → plan → engine::sweep → findings → a run for each remedy → findings, with the effect of the remedies
+//! grid → plan → engine::sweep → findings → isolated slow cells again → findings → rounds of the remedies → findings
 //! ```
 //!
 //! Engine    resumes, repeats points disturbed by other load, reconnects to a lost peer, and keeps records.
@@ -13,7 +13,8 @@ use super::session::Session;
 use crate::engine::{
     self, Failure, Manifest, Options, Outcome, Plan, Progress, Run, Shard, StoreError, Time, Trial,
 };
-use crate::net::diagnosis::findings::{Findings, proof};
+use crate::net::diagnosis::findings::Findings;
+use crate::net::diagnosis::repeat::{Open, ROUNDS};
 use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::setup::Setup;
 use crate::table::counted;
@@ -86,6 +87,9 @@ pub struct Report {
     pub resumed: u64,
     /// Why the sweep ended early; `None` if it did not.
     pub ended_early: Option<String>,
+    /// Remedies that could not be measured, and why.
+    #[serde(skip)]
+    notes: Vec<(String, String)>,
 }
 
 /// A function that is called with the number of finished points, their total, and a description of the next
@@ -116,9 +120,13 @@ impl Sweep {
             broken,
             resumed: outcome.found,
             ended_early: outcome.ended_early.map(early),
+            notes: Vec::new(),
         };
-        if report.ended_early.is_none() {
-            self.prove(&mut report, hear)?;
+        // Measure isolated slow cells again before the remedies, because they may turn out not to be slow.
+        let is_remedy = |open: &Open| !open.advice.is_empty();
+        self.complete(&mut report, hear, |open| !is_remedy(open))?;
+        for _ in 0..ROUNDS {
+            self.complete(&mut report, hear, is_remedy)?;
         }
         Ok(report)
     }
@@ -146,37 +154,48 @@ impl Sweep {
         engine::sweep(&self.question(), run, None, &self.options, &progress)
     }
 
-    /// Tries each remedy on the worst case of its cause.
-    fn prove(&self, report: &mut Report, hear: Hear<'_>) -> Result<(), SweepError> {
-        let mut notes = Vec::new();
-        for (advice, setup) in report.findings.open.clone() {
-            let (dir, plan) = proof(&self.dir, self.session.label(), &setup);
-            let outcome = self.measure(&self.open(dir, plan)?, hear, "proving: ")?;
-            notes.extend(outcome.failures.into_iter().map(|why| (advice.clone(), why)));
-            if outcome.ended_early.is_some() {
-                report.ended_early = outcome.ended_early;
+    /// Makes the measurements that the findings lack and `is_wanted` selects, and derives the findings again.
+    fn complete(
+        &self,
+        report: &mut Report,
+        hear: Hear<'_>,
+        is_wanted: impl Fn(&Open) -> bool,
+    ) -> Result<(), SweepError> {
+        // A remedy that could not be measured is not tried in later rounds.
+        let has_failed = |open: &Open| report.notes.iter().any(|(advice, _)| *advice == open.advice);
+        let wanted = report.findings.open.iter().filter(|open| is_wanted(open) && !has_failed(open));
+        let wanted: Vec<Open> = wanted.cloned().collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for open in wanted {
+            if report.ended_early.is_some() {
                 break;
             }
+            let what = if open.advice.is_empty() { "again: " } else { "proving: " };
+            let outcome = self.measure(&self.open(open.dir, open.plan)?, hear, what)?;
+            report.notes.extend(outcome.failures.into_iter().map(|why| (open.advice.clone(), why)));
+            report.ended_early = outcome.ended_early;
         }
         if let Some(findings) = Findings::of(&self.dir)? {
             report.findings = findings;
         }
-        report.findings.add_notes(&notes);
+        report.findings.add_notes(&report.notes);
         Ok(())
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.ended_early {
+            writeln!(f, "ENDED EARLY: {why}\n")?;
+        }
         write!(f, "{}", self.findings)?;
         for why in &self.impossible {
             writeln!(f, "not measured: {why}")?;
         }
         if self.resumed > 0 {
             writeln!(f, "already recorded: {}", counted(self.resumed, "point"))?;
-        }
-        if let Some(why) = &self.ended_early {
-            writeln!(f, "ENDED EARLY: {why}")?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Remedies in plain words, and the settings with which a second measurement tests them.
 //!
 //! Rule      a remedy counts only if it works on this network: each one is tried on the worst case of the
-//!           cause that it addresses, and is called proved only if that case is no longer slow.
+//!           cause that it addresses, and is called proved only if that case, which is slow whenever it is
+//!           repeated without the remedy, is not slow with it ([`repeat`](super::repeat)).
 
 use super::boundary::buffer_bytes_max;
 use super::cause::{Cause, window_rtt_us};
@@ -37,6 +38,9 @@ pub struct Proof {
     pub unit: String,
     /// Whether the case is no longer slow.
     pub removed: bool,
+    /// How often the case was measured without the remedy and then with it; the results are medians.
+    #[serde(default)]
+    pub rounds: usize,
     /// A further remark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,

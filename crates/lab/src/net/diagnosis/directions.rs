@@ -143,7 +143,7 @@ mod tests {
             mbps: 0.0,
             predicted_slow: false,
             cause,
-            because: String::new(),
+            ..Cell::default()
         };
         Map {
             title: title.into(),

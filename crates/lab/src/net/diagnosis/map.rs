@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One cell.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Cell {
     /// The figure: exchanges per second, or Mbit/s; `None` without a trial.
     pub figure: Option<f64>,
@@ -28,6 +28,12 @@ pub struct Cell {
     /// The evidence for the cause.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
+    /// The evidence that the path carries no more, if the cell would be slow otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<String>,
+    /// Both figures of a slow cell without slow neighbours, which was measured again; the second one counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<f64>,
 }
 
 /// A map.
@@ -155,7 +161,16 @@ impl Cell {
                 let words = format!("slow: {}\n{}\n{predicted}", cause.words(), self.because);
                 (cause.letter().to_string(), words)
             }
-            None => (String::new(), format!("not slow; {predicted}")),
+            None => {
+                let full =
+                    self.full.as_ref().map_or(String::new(), |full| format!(": the path is full\n{full}"));
+                (String::new(), format!("not slow{full}; {predicted}"))
+            }
+        };
+        let samples: Vec<String> = self.samples.iter().map(|figure| readable(*figure)).collect();
+        let words = match samples.is_empty() {
+            true => words,
+            false => format!("{words}\nmeasured again: {}", samples.join(", then ")),
         };
         Note { mark, words, is_beyond: self.predicted_slow }
     }
@@ -197,6 +212,7 @@ mod tests {
             predicted_slow,
             cause,
             because: "a < b".into(),
+            ..Cell::default()
         };
         Map {
             title: "Nagle on".into(),

@@ -6,4 +6,7 @@ pub mod cause;
 pub mod directions;
 pub mod findings;
 pub mod map;
+pub(in crate::net) mod repeat;
+mod text;
 pub(in crate::net) mod threshold;
+mod verdict;

@@ -1,7 +1,7 @@
 //! The rate below which a stream is slow.
 //!
-//! Default   a quarter of the best stream in the same direction. This finds settings that are slow on any
-//!           network, but no stream is slow if all are.
+//! Default   a quarter of the best stream in either direction. This finds settings that are slow on any
+//!           network, and a slow direction, but no stream is slow if all are.
 //! Absolute  a rate, such as the 10 Mbit/s below which paper \[2\] counts a cell of its figure 8.
 //! Kept      in `verdict.json` beside the records, so that reports judge as the sweep did. The threshold is
 //!           no parameter of a point: the same records can be judged by another one without a measurement.
@@ -21,7 +21,7 @@ const BEST_PART: f64 = 0.25;
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowBelow {
-    /// A quarter of the best stream in the same direction.
+    /// A quarter of the best stream in either direction.
     #[default]
     QuarterOfBest,
     /// This rate, Mbit/s.
@@ -94,7 +94,7 @@ impl FromStr for SlowBelow {
 impl fmt::Display for SlowBelow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SlowBelow::QuarterOfBest => f.write_str("a quarter of the best stream in their direction"),
+            SlowBelow::QuarterOfBest => f.write_str("a quarter of the best stream"),
             SlowBelow::Mbps(mbps) => write!(f, "{mbps} Mbit/s"),
         }
     }
