@@ -26,7 +26,44 @@ pub struct Grid {
     pub seconds: f64,
 }
 
+/// The duration of a point with exchanges, s.
+const EXCHANGES_SECONDS: f64 = 0.5;
+/// The duration of a point if all are streams, s. Slow start over a long path takes most of a second.
+const STREAMS_SECONDS: f64 = 2.0;
+/// The buffers for streams. The system's own, and the large ones, fill a path; the smallest one does so if
+/// bandwidth times delay is below it.
+const STREAMS_BUFFERS: [u32; 4] = [0, 64 << 10, 256 << 10, 1 << 20];
+/// Message lengths if all patterns are streams: for a stream, only the cost of a call depends on them.
+const STREAMS_MESSAGES: [u32; 3] = [1000, 16_000, 64 << 10];
+
 impl Grid {
+    /// Returns the grid of these patterns, with the values of a sweep for which nothing else is given.
+    pub fn usual(patterns: &[Pattern], on_board: bool) -> Grid {
+        let has_streams = patterns.iter().any(|pattern| pattern.is_stream());
+        let has_exchanges = patterns.iter().any(|pattern| !pattern.is_stream());
+        let mut buffers: Vec<u32> = Vec::new();
+        if has_exchanges {
+            buffers.extend((2000..=18_000).step_by(2000));
+        }
+        if has_streams {
+            buffers.extend(STREAMS_BUFFERS);
+        }
+        buffers.sort_unstable();
+        Grid {
+            messages: match has_exchanges {
+                true => std::iter::once(100).chain((500..=6000).step_by(500)).collect(),
+                false => STREAMS_MESSAGES.into(),
+            },
+            // A board has the buffers of its configuration.
+            buffers: if on_board { vec![0] } else { buffers },
+            patterns: patterns.into(),
+            no_delay: vec![false],
+            mss: vec![0],
+            congestion: vec![SYSTEM.to_owned()],
+            seconds: if has_exchanges { EXCHANGES_SECONDS } else { STREAMS_SECONDS },
+        }
+    }
+
     /// Returns the engine's plan for a host, without duplicates.
     pub fn plan(&self, host: &str) -> Plan {
         let counts = |list: &[u32]| list.iter().map(|count| Value::Count((*count).into())).collect();
@@ -174,6 +211,31 @@ mod tests {
         cells.sort();
         assert_eq!(points, cells);
         assert_eq!(Grid::of(&Plan { question: "toy".to_owned(), ..plan }), None);
+    }
+
+    #[test]
+    fn the_usual_buffers_of_streams_fill_a_path() {
+        use crate::net::diagnosis::boundary::should_be_slow;
+        use crate::net::trial::path::Path;
+        let streams = [Pattern::Stream, Pattern::StreamBack];
+        let grid = Grid::usual(&streams, false);
+        assert!(grid.buffers.contains(&0) && grid.buffers.iter().max() >= Some(&(1 << 20)));
+        // A healthy path of 100 Mbit/s and 10 ms: no stream is below a quarter of that.
+        let path = Path { round_trip_us: 10_000.0, mss_bytes: 1448, rate_mbps: 100.0 };
+        for group in grid.groups() {
+            for (buffer, message) in
+                grid.buffers.iter().flat_map(|buffer| grid.messages.iter().map(move |one| (*buffer, *one)))
+            {
+                assert!(!should_be_slow(&grid.cell(&group, buffer, message), &path, 25.0), "{buffer}");
+            }
+        }
+        assert_eq!(grid.plan("h").trials(), 24);
+        assert_eq!(Grid::usual(&streams, true).buffers, [0]);
+        let exchanges = Grid::usual(&[Pattern::WriteWriteRead], false);
+        assert_eq!((exchanges.plan("h").trials(), exchanges.seconds), (117, 0.5));
+        let both = Grid::usual(&[Pattern::WriteWriteRead, Pattern::Stream], false);
+        let mut all = exchanges.buffers.iter().chain(&grid.buffers);
+        assert!(all.all(|buffer| both.buffers.contains(buffer)) && both.buffers.is_sorted());
     }
 
     #[test]

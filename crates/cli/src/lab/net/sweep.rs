@@ -4,7 +4,6 @@ use super::numbers::Numbers;
 use super::peer::TokenArgs;
 use crate::osi::peer::Host;
 use crate::output::note;
-use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::Options;
@@ -27,6 +26,7 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\
+        \n  kiban lab sweep HOST --pattern stream,stream-back --out streams   bulk transfers in both directions\
         \n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\
         \n  kiban lab sweep HOST --both-directions           also with messages from HOST, side by side\
         \n  kiban lab sweep HOST --pattern stream --slow-below 10Mbit/s\
@@ -45,25 +45,22 @@ pub(crate) struct SweepHost {
     /// Use the TCP of this running board (`kiban up`, with a service of kind "attach") instead of the host's.
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
-    /// Message lengths in bytes: numbers, and ranges such as 500..6000/500 or 1024..65536*2.
-    #[arg(long, default_value = "100,500..6000/500", value_name = "LIST")]
-    messages: Numbers,
-    /// Socket buffer sizes at both ends, in bytes; 0 keeps the system's default, and with --board is the
-    /// default.
-    #[arg(
-        long,
-        default_value = "2000..18000/2000",
-        default_value_if("board", ArgPredicate::IsPresent, "0"),
-        value_name = "LIST"
-    )]
-    buffers: Numbers,
+    /// Message lengths in bytes: numbers, and ranges such as 500..6000/500 or 1024..65536*2 [default:
+    /// 100,500..6000/500; 1000,16000,65536 if all patterns are streams].
+    #[arg(long, value_name = "LIST")]
+    messages: Option<Numbers>,
+    /// Socket buffer sizes at both ends, in bytes; 0 keeps the system's default [default: 2000..18000/2000;
+    /// 0,65536,262144,1048576 for streams; 0 with --board].
+    #[arg(long, value_name = "LIST")]
+    buffers: Option<Numbers>,
     /// Write pattern; one map for each.
     #[arg(long, value_enum, default_value = "write-write-read", value_delimiter = ',')]
     pattern: Vec<PatternName>,
     /// Measure each pattern in both directions, and show them side by side.
     #[arg(long)]
     both_directions: bool,
-    /// Rate below which a stream is slow, such as 10Mbit/s [default: a quarter of the best stream].
+    /// Rate below which a stream is slow, such as 10Mbit/s [default: a quarter of the best stream in either
+    /// direction].
     #[arg(long, value_name = "RATE")]
     slow_below: Option<SlowBelow>,
     /// Nagle's algorithm; one map for each.
@@ -75,9 +72,9 @@ pub(crate) struct SweepHost {
     /// Congestion control algorithms; one map for each.
     #[arg(long, default_value = SYSTEM, value_name = "NAMES", value_delimiter = ',')]
     congestion: Vec<String>,
-    /// Duration of each point, in seconds.
-    #[arg(long, default_value_t = 0.5, value_name = "SECONDS", value_parser = seconds)]
-    seconds: f64,
+    /// Duration of each point, in seconds [default: 0.5; 2 if all patterns are streams].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
     /// Directory for the records [default: lab-HOST, or lab-NAME-HOST with --board].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -171,14 +168,17 @@ impl SweepHost {
         let name = self.host.name.replace(['/', '%', ':'], "-");
         let over = self.board.as_ref().map_or(String::new(), |board| format!("{board}-"));
         let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{over}{name}")));
+        let patterns = patterns(&self.pattern, self.both_directions);
+        let usual = Grid::usual(&patterns, self.board.is_some());
+        let list = |given: &Option<Numbers>| given.as_ref().map(|numbers| numbers.0.clone());
         let grid = Grid {
-            messages: self.messages.0.clone(),
-            buffers: self.buffers.0.clone(),
-            patterns: patterns(&self.pattern, self.both_directions),
+            messages: list(&self.messages).unwrap_or(usual.messages),
+            buffers: list(&self.buffers).unwrap_or(usual.buffers),
+            patterns,
             no_delay: self.nagle.iter().map(|nagle| nagle.no_delay()).collect(),
             mss: self.mss.0.clone(),
             congestion: self.congestion.clone(),
-            seconds: self.seconds,
+            seconds: self.seconds.unwrap_or(usual.seconds),
         };
         let options = Options {
             foreign_cores_max: self.foreign_cores,
