@@ -81,6 +81,8 @@ fn a_deep_queue_has_a_bad_grade_in_its_direction_and_a_short_one_has_not() {
     assert!(figure(&upload, "/queue_ms/0") > 3.0 * figure(&upload, "/queue_ms/1"), "{upload:#}");
     let advice = report["advice"][0].as_str().expect("advice");
     assert!(advice.starts_with("packets to the host wait"), "{advice}");
+    // Probes that a full queue drops are no losses of the idle path.
+    assert!(!report["verdict"].as_str().expect("a verdict").contains("idle path loses"), "{report:#}");
     // The queue hides pauses of the hosts, so the upload fills the path on a busy machine, too.
     assert!((1.0..3.0).contains(&figure(&upload, "/throughput_mbps/0")), "{upload:#}");
     for (row, way) in [(&upload, 0), (&download, 1)] {
@@ -174,6 +176,17 @@ fn losses_are_found_in_their_direction() {
         assert_eq!(figure(&report, &format!("/{fate}")), 0.0, "{fate}: {report:#}");
     }
     assert!(report["verdict"].as_str().is_some_and(|text| text.starts_with("to the host ")), "{report:#}");
+    // One of ten probes, which are short, is lost on its way back, whatever the load.
+    assert!(
+        nft(&network.near, "prerouting", "udp length < 200 numgen inc mod 10 == 0 drop;"),
+        "there was nft"
+    );
+    let latency = measure(Some(&network), &folder, &server, &["latency", "--seconds", "2"]);
+    let verdict = latency["verdict"].as_str().expect("a verdict");
+    assert!(verdict.contains("of the probes from the host"), "{latency:#}");
+    assert!(!verdict.contains("of the probes to the host"), "{latency:#}");
+    let first = latency["advice"][0].as_str().expect("advice");
+    assert!(first.starts_with("the path loses ") && first.contains(" from the host although"), "{latency:#}");
     // Both namespaces have the same clock.
     let [offset, uncertainty] =
         ["offset_ms", "uncertainty_ms"].map(|name| figure(&report, &format!("/clocks/{name}")));

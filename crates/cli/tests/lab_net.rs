@@ -16,7 +16,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
-use two_hosts::{FAR, Folder, Network, Server, TOKEN, kiban};
+use two_hosts::script::delayed;
+use two_hosts::{FAR, Folder, Network, Server, TOKEN, kiban, run};
 
 /// Creates two hosts with a token bucket of 135 Mbit/s in each direction.
 fn network(letter: char, mtu: u32) -> Option<Network> {
@@ -234,8 +235,85 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
         let file = std::fs::read(Path::new(&pcap).join(format!("{name}.pcap"))).expect("it was written");
         let (header, _) = kiban_capture::FileHeader::read(&file).expect("a capture");
         assert!(header.records(&file).filter(Result::is_ok).count() > 10);
+        // It begins with the handshake, so that other tools see which end is the client.
+        assert_eq!(tcp_flags(&header, &file), [SYN, SYN | ACK], "{name}");
         assert!(Path::new(&svg).join(format!("{name}.svg")).exists());
     }
+}
+
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+/// Returns the flags of the first two packets of a capture of IPv4 packets.
+fn tcp_flags(header: &kiban_capture::FileHeader, file: &[u8]) -> Vec<u8> {
+    let packets = header.records(file).filter_map(Result::ok).take(2);
+    packets.map(|(_, packet)| packet[20 + 13]).collect()
+}
+
+/// Each limit of a window is produced by a setting of the receiver's system, and is not the program's.
+#[test]
+fn a_window_that_the_system_limits_is_not_blamed_on_the_program() {
+    let Some((_path, network)) = delayed('z', 30) else { return };
+    let folder = Folder::new("windows");
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let set = |setting: &str| {
+        let mut command = Command::new("ip");
+        run(command.args(["netns", "exec", &network.far, "sysctl", "--quiet", "--write", setting]))
+    };
+    let trace = |more: &[&str]| {
+        let list =
+            ["trace", &server.at, "--pattern", "stream", "--message", "8000", "--seconds", "1", "--json"];
+        let output = lab(Some(&network.near), &folder, &[&list[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        json(&output)["cases"][0].take()
+    };
+    let cause = |case: &Value| case["explanation"]["cause"].as_str().unwrap_or("none").to_owned();
+    let advice = |case: &Value| case["advice"].to_string();
+    if !set("net.ipv4.tcp_rmem=4096 65536 65536") {
+        println!("skipped: there is no sysctl");
+        return;
+    }
+    let small = trace(&[]);
+    assert_eq!(cause(&small), "receive-buffer", "{small:#}");
+    assert!(advice(&small).contains("net.ipv4.tcp_rmem on the receiver, the server"), "{small:#}");
+    assert!(set("net.ipv4.tcp_rmem=4096 131072 6291456") && set("net.ipv4.tcp_window_scaling=0"));
+    let unscaled = trace(&[]);
+    assert_eq!(cause(&unscaled), "window-scaling", "{unscaled:#}");
+    assert!(advice(&unscaled).contains("net.ipv4.tcp_window_scaling to 1"), "{unscaled:#}");
+    // Look-alikes: a buffer that the program has set, and windows that do not limit.
+    assert!(set("net.ipv4.tcp_window_scaling=1"));
+    let asked = trace(&["--buffer", "16000", "--slow-below", "20Mbit/s"]);
+    assert!(["receive-buffer", "send-buffer"].contains(&cause(&asked).as_str()), "{asked:#}");
+    assert!(!advice(&asked).contains("net.ipv4"), "{asked:#}");
+    let usual = trace(&[]);
+    assert!(!["receive-buffer", "window-scaling", "receiver"].contains(&cause(&usual).as_str()), "{usual:#}");
+}
+
+#[test]
+fn a_thin_direction_is_full_and_not_slow() {
+    let Some(network) = Network::new('a', 1500) else { return };
+    if !Network::bucket(&network.near, "5mbit") || !Network::bucket(&network.far, "50mbit") {
+        println!("skipped: this kernel has no tbf");
+        return;
+    }
+    let folder = Folder::new("thin");
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let list = ["sweep", &server.at, "--pattern", "stream,stream-back", "--messages", "16000"];
+    let out = folder.path("records");
+    let more = ["--buffers", "0,262144", "--congestion", "cubic", "--out", &out];
+    let output = lab(Some(&network.near), &folder, &[&list[..], &more, &UNGUARDED, &["1"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    for map in report["maps"].as_array().expect("a list") {
+        assert!(map["slow_below"].as_str().is_some_and(|words| words.contains("from the server")), "{map:#}");
+        assert!(cells(map).iter().all(|(.., cell)| cell["cause"].is_null()), "{report:#}");
+    }
+    assert!(cells(&report["maps"][0]).iter().all(|(.., cell)| cell["full"].is_string()), "{report:#}");
+    assert!(advice(&report, "to the server, the path is full at").is_some(), "{report:#}");
+    // The system's buffers have no place on the axis of a figure.
+    let output = reader(&["report", &out], &[]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("Not on the axis of buffer, bytes: system, "), "{shown}");
 }
 
 #[test]

@@ -10,37 +10,9 @@
 mod two_hosts;
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
+use two_hosts::script::{Script, delayed};
 use two_hosts::{FAR, Folder, Network, kiban, run};
-
-/// A script that runs until its standard input ends.
-struct Script(Child);
-
-impl Script {
-    /// Starts a script of `request/` in a namespace; returns `None` without Python.
-    fn start(side: &str, name: &str, arguments: &[&str]) -> Option<Script> {
-        let path = format!("{}/tests/request/{name}", env!("CARGO_MANIFEST_DIR"));
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", side, "python3", &path]).args(arguments);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
-        let mut line = String::new();
-        let told = BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line);
-        let script = Script(child);
-        if told.is_ok() && line == "ready\n" {
-            return Some(script);
-        }
-        println!("skipped: {name} needs Python and /dev/net/tun");
-        None
-    }
-}
-
-impl Drop for Script {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
 
 fn ip(arguments: &str) -> bool {
     run(Command::new("ip").args(arguments.split_whitespace()))
@@ -168,6 +140,40 @@ fn a_server_that_takes_long_is_told_from_the_path_and_from_tls() {
 }
 
 #[test]
+fn a_queue_that_another_transfer_fills_is_told_from_distance_and_losses() {
+    let Some(place) = Place::new('q', "queue") else { return };
+    let bucket = "qdisc add dev wire root tbf rate 4mbit burst 16kb latency 3s";
+    let tc = run(Command::new("tc").args(["-n", &place.network.far]).args(bucket.split(' ')));
+    if !tc {
+        println!("skipped: this kernel has no tbf");
+        return;
+    }
+    // 2 MB take four seconds, most of which are queued.
+    let mut command = kiban(Some(&place.network.near));
+    command.args([
+        "lab",
+        "request",
+        &format!("http://{FAR}:8003/"),
+        "--quiet",
+        "--count",
+        "20",
+        "--pause",
+        "0",
+    ]);
+    let mut other = command.stdout(Stdio::null()).spawn().expect("the program was built");
+    // The first requests may find the queue empty.
+    let requests = || place.report(&format!("http://{FAR}:8001/"), "", &[]);
+    let report = std::iter::repeat_with(requests).take(5).find(|report| cause(report) == "queue");
+    other.kill().expect("it is a child of this process");
+    other.wait().expect("it is a child of this process");
+    let report = report.expect("the queue is named");
+    assert!(
+        report["verdict"]["advice"].as_str().is_some_and(|text| text.contains("kiban lab latency")),
+        "{report:#}"
+    );
+}
+
+#[test]
 fn a_response_in_two_writes_waits_on_a_kept_connection_only_with_nagle() {
     let Some(place) = Place::new('w', "writes") else { return };
     let at = |port: u16| format!("http://{FAR}:{port}/");
@@ -208,19 +214,7 @@ fn connections_that_are_not_accepted_at_once_have_their_cause() {
 
 #[test]
 fn a_long_path_is_told_from_a_server_that_thinks() {
-    let network = Network { near: name('n'), far: name('f') };
-    if !ip(&format!("netns add {}", network.near)) {
-        println!("skipped: network namespaces need CAP_SYS_ADMIN and iproute2");
-        return;
-    }
-    assert!(ip(&format!("netns add {}", network.far)));
-    let Some(_path) = Script::start(&network.near, "delay.py", &["40", &network.far]) else { return };
-    for (side, address) in [(&network.near, "10.77.31.1"), (&network.far, FAR)] {
-        let made = ip(&format!("-n {side} address add {address}/24 dev wire"))
-            && ip(&format!("-n {side} link set wire up"))
-            && ip(&format!("-n {side} link set lo up"));
-        assert!(made, "who may make a namespace may use a device in it");
-    }
+    let Some((_path, network)) = delayed('p', 40) else { return };
     let Some(place) = Place::with(network, "path") else { return };
     for (url, expected) in [
         (format!("http://{FAR}:8001/"), "round_trips"),
@@ -232,8 +226,4 @@ fn a_long_path_is_told_from_a_server_that_thinks() {
         assert_eq!(cause(&report), expected, "{url}: {report:#}");
         assert!(report["round_trip"]["min_ms"].as_f64().is_some_and(|ms| ms >= 80.0), "{report:#}");
     }
-}
-
-fn name(side: char) -> String {
-    format!("kiban-{}-p{side}", std::process::id())
 }

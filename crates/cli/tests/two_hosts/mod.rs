@@ -1,6 +1,9 @@
 //! Two hosts for tests of `kiban lab`: two network namespaces connected by a veth pair, with
 //! `kiban lab serve` in one of them.
 
+#[allow(dead_code, reason = "not every test that uses this module needs a script")]
+pub(crate) mod script;
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
