@@ -2,7 +2,7 @@
 //!
 //! Rule      a remedy counts only if it works on this network: each one is tried on the worst case of the
 //!           cause that it addresses, and is called proved only if that case, which is slow whenever it is
-//!           repeated without the remedy, is not slow with it ([`repeat`](super::repeat)).
+//!           repeated without the remedy, is not slow with it (`repeat.rs`).
 
 use super::boundary::buffer_bytes_max;
 use super::cause::{Cause, window_rtt_us};

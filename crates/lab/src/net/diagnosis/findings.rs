@@ -2,8 +2,7 @@
 //!
 //! Source    only the records in the sweep's directory, so findings can be recomputed at any time, even
 //!           during the sweep.
-//! Repeats   isolated slow cells, and the rounds of remedies, are runs of their own
-//!           ([`repeat`](super::repeat)).
+//! Repeats   isolated slow cells, and the rounds of remedies, are runs of their own (`repeat.rs`).
 //! Streams   are slow below a quarter of the best stream in either direction, so that a direction in which
 //!           all are slow is found. If the path carries no more in its direction, a stream is not slow. A
 //!           stream with the system's buffers is slow if its window limits it, whatever its rate.

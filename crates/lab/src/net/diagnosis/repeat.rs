@@ -3,8 +3,8 @@
 //! Again     a slow cell without slow neighbours may be a disturbance of the moment. It is measured a second
 //!           time, in the folder `again/KEY`, and counts as slow only if it is slow both times.
 //! Rounds    a remedy is measured in up to [`ROUNDS`] rounds, in the folders `proofs/KEY/1` to `3`. Each
-//!           round measures the case without the remedy and then with it, so that a change of the network does
-//!           not look like the effect of the remedy. A round that refutes the remedy is the last one.
+//!           round measures the case without the remedy and then with it, so that a change of the network
+//!           does not look like the effect of the remedy. A round that refutes the remedy is the last one.
 //! Proved    in each round, the case is slow without the remedy and not with it, and the slowest result with
 //!           the remedy is at least [`GAIN_MIN`] times the fastest one without it.
 
