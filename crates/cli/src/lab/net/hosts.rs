@@ -24,8 +24,8 @@ const HOSTS_MAX: usize = 100;
 /// Measure several hosts, and compare them; starts the other ends over ssh.
 ///
 /// A plan names the hosts. 'kiban lab serve' is started on each, with a token of its own, and ends with the
-/// ssh connection. Each host is measured alone, as by 'kiban lab latency'; with --together, all are loaded at
-/// once, too, which shows whether their paths share a bottleneck.
+/// ssh connection. Each host is measured alone, as by 'kiban lab latency'; with --together, all hosts are
+/// then loaded at once, to find out whether their paths share a bottleneck.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab hosts plan.toml\
@@ -34,7 +34,7 @@ const HOSTS_MAX: usize = 100;
         \n\nA plan:\
         \n  seconds = 10                              # of each load\
         \n  [[host]]\
-        \n  ssh = \"admin@node1\"                       # kiban is measured at the same name\
+        \n  ssh = \"admin@node1\"                       # ssh connects here, and this address is measured\
         \n  [[host]]\
         \n  name = \"far\"\
         \n  ssh = \"node2\"\
@@ -45,7 +45,7 @@ const HOSTS_MAX: usize = 100;
 pub(crate) struct HostsCommand {
     /// The plan, a TOML file.
     plan: PathBuf,
-    /// Load all hosts at once, too.
+    /// Also load all hosts at once.
     #[arg(long)]
     together: bool,
     /// Program that connects to a host, with its first arguments.

@@ -35,7 +35,7 @@ use std::time::Duration;
         \n  kiban lab sweep HOST --json --svg pictures --out folder\
         \n  kiban lab live lab-HOST                          watch it from another terminal\
         \n  kiban lab report lab-HOST                        a page with maps, causes and remedies\
-        \n\nExit status: 0 if all points were measured, 1 if the peer was lost or refused, 2 for invalid arguments.")]
+        \n\nExit status: 0 if all points were measured, 1 if the server was lost or refused this client, 2 for invalid arguments.")]
 pub(crate) struct SweepHost {
     /// Host that runs `kiban lab serve` [default port: 4195].
     #[arg(value_name = "HOST[:PORT]")]
@@ -81,7 +81,7 @@ pub(crate) struct SweepHost {
     /// Write the maps into this directory, one SVG each.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// How long to retry a lost peer, in seconds.
+    /// How long to try to reconnect to a lost server, in seconds.
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     patience: u64,
     /// CPU load of other programs, in cores, above which a point counts as disturbed and is repeated.

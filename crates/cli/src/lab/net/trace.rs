@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 /// Show the packets of a slow and a fast case as sequence diagrams.
 ///
-/// The given case is captured; if it is slow, it is captured again with the remedy. Needs CAP_NET_RAW.
+/// The given case is captured; if it is slow, it is captured again with the first remedy applied. Needs
+/// CAP_NET_RAW.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab trace HOST --message 1000 --buffer 16000\
