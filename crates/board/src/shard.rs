@@ -15,8 +15,12 @@
 //! Neighbours       shard 0 resolves them. The other shards ask it, and it informs all of them.
 //! Addresses, routes    that shard 0 learns or leases are passed to all shards.
 //! Limits           the driver's rings are bounded; when one is full, parcels are dropped and counted there,
-//!                  except changes of addresses and routes, and packets for an ATM port, which wait. A shard
-//!                  that is short of receive memory drops packets for other shards.
+//!                  except changes of addresses and routes, and packets for an ATM port, which wait.
+//! Memory           a packet that is handed on occupies memory of the shard at which it arrived, however long
+//!                  it waits for a program that does not read. So that no program fills the memory of another
+//!                  shard, a shard with less than half of its receive memory free marks the packets that it
+//!                  hands on, and the other shard copies them into its own memory at once, or drops them
+//!                  there. With less than a sixteenth free, it drops packets for other shards.
 
 use crate::config::ShardConfig;
 use crate::port::{CellBurst, LinkEvent, Outgoing};
@@ -24,7 +28,7 @@ use alloc::collections::VecDeque;
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::ethernet::{self, HEADER_BYTES};
 use kiban_base::numbers::{ether_type, protocol};
-use kiban_base::{Context, Copies, Pdu};
+use kiban_base::{Context, Copies, Memory, Page, Pdu};
 use kiban_tcpip::ethernet::Advertised;
 use kiban_tcpip::icmp::IcmpError;
 use kiban_tcpip::ip::Delivery;
@@ -42,13 +46,13 @@ pub struct Parcel(pub(crate) Contents);
 #[derive(Debug)]
 pub(crate) enum Contents {
     /// A packet or frame that has arrived at a port, on this circuit if it is an ATM port.
-    Unit { port: usize, circuit: u32, pdu: Pdu },
+    Unit { port: usize, circuit: u32, pdu: Pdu, lent: Lent },
     /// Cells of circuits of the other shard.
     Cells { port: usize, burst: CellBurst },
     /// An InATMARP packet, for shard 0.
     AtmArp { port: usize, circuit: u32, pdu: Pdu },
     /// A packet that IP has processed, and the TX queue to its sender.
-    Delivery { delivery: Delivery, tx_queue: usize },
+    Delivery { delivery: Delivery, tx_queue: usize, lent: Lent },
     /// An ICMP error about a flow.
     IcmpError(IcmpError),
     /// Asks shard 0 to resolve a neighbour.
@@ -65,6 +69,15 @@ pub(crate) enum Contents {
     Credit { port: usize, circuit: u32 },
     /// A circuit has another peer, or none.
     Peer { port: usize, circuit: u32, peer: Option<Ipv4Addr> },
+}
+
+/// How long another shard may keep the memory of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lent {
+    /// As long as it needs it.
+    Freely,
+    /// Until it has copied it: the memory is getting short.
+    Briefly,
 }
 
 impl Parcel {
@@ -101,9 +114,11 @@ kiban_base::counters! {
         messages_out,
         /// Messages about neighbours, addresses, routes and credits from other shards.
         messages_in,
-        /// Packets dropped instead of being handed on, because the shard had less than a quarter of its
-        /// receive memory free.
+        /// Packets dropped instead of being handed on, because the shard had less than a sixteenth of its
+        /// receive memory free, or instead of being copied into this shard's memory.
         memory_short,
+        /// Packets from shards whose memory was getting short, copied into this shard's memory.
+        handed_in_copied,
     }
 }
 
@@ -113,12 +128,14 @@ pub(crate) struct Shard {
     pub(crate) steering: Steering,
     pub(crate) counters: ShardCounters,
     outbox: VecDeque<(usize, Parcel)>,
+    /// The page into which packets of other shards are copied.
+    page: Option<Page>,
 }
 
 impl Shard {
     pub(crate) fn new(config: &ShardConfig) -> Shard {
         let ShardConfig { number, steering } = *config;
-        Shard { number, steering, counters: ShardCounters::default(), outbox: VecDeque::new() }
+        Shard { number, steering, counters: ShardCounters::default(), outbox: VecDeque::new(), page: None }
     }
 
     /// Returns the next parcel for another shard.
@@ -201,13 +218,12 @@ impl Shard {
         if to == self.number {
             return Some(pdu);
         }
-        if self.has_memory(cx) {
-            match flow {
-                Some(_) => self.counters.handed_on += 1,
-                None => self.counters.handed_to_first += 1,
-            }
-            self.outbox.push_back((to, Parcel(Contents::Unit { port, circuit, pdu })));
+        let lent = self.lend(cx)?;
+        match flow {
+            Some(_) => self.counters.handed_on += 1,
+            None => self.counters.handed_to_first += 1,
         }
+        self.outbox.push_back((to, Parcel(Contents::Unit { port, circuit, pdu, lent })));
         None
     }
 
@@ -216,13 +232,38 @@ impl Shard {
         self.steering.of_packet(pdu.head())
     }
 
-    /// Returns whether a packet may be handed on; counts it if not. A packet that another shard holds,
-    /// perhaps in the receive buffer of a session that nobody reads, still occupies this shard's pages.
-    fn has_memory(&mut self, cx: &mut Context<'_>) -> bool {
-        let pool = &mut cx.memory.receive;
-        let is_short = pool.available() < pool.capacity() / 4;
-        self.counters.memory_short += u64::from(is_short);
-        !is_short
+    /// Returns how long another shard may keep the memory of a packet of this one. Returns `None`, and counts
+    /// the packet, if it must not be handed on.
+    fn lend(&mut self, cx: &mut Context<'_>) -> Option<Lent> {
+        let Memory { receive, pdus, .. } = &mut cx.memory;
+        let (pages, blocks) = (receive.available(), pdus.available());
+        let has = |part: usize| pages >= receive.capacity() / part && blocks >= pdus.capacity() / part;
+        match (has(2), has(16)) {
+            (true, _) => Some(Lent::Freely),
+            (false, true) => Some(Lent::Briefly),
+            (false, false) => {
+                self.counters.memory_short += 1;
+                None
+            }
+        }
+    }
+
+    /// Takes over a packet of another shard: copies it into this shard's memory, unless it is lent freely.
+    /// Returns `None`, and counts the packet, if there is no memory.
+    pub(crate) fn take_over(&mut self, pdu: Pdu, lent: Lent, cx: &mut Context<'_>) -> Option<Pdu> {
+        if lent == Lent::Freely {
+            self.page = None;
+            return Some(pdu);
+        }
+        let copy = pdu.copy(&mut cx.memory.pdus, &mut cx.memory.receive, &mut self.page);
+        match &copy {
+            Some(copy) => {
+                cx.copies.gather_bytes += copy.body_len() as u64;
+                self.counters.handed_in_copied += 1;
+            }
+            None => self.counters.memory_short += 1,
+        }
+        copy
     }
 
     fn of_frame(&self, pdu: &mut Pdu, copies: &mut Copies) -> Option<usize> {
@@ -260,10 +301,9 @@ impl Shard {
             if to == 0 {
                 return Some(delivery);
             }
-            if self.has_memory(cx) {
-                self.counters.handed_on += 1;
-                self.hand(to, delivery, tx_queue);
-            }
+            let lent = self.lend(cx)?;
+            self.counters.handed_on += 1;
+            self.hand(to, delivery, tx_queue, lent);
             return None;
         }
         let is_expected = match delivery.protocol {
@@ -273,15 +313,14 @@ impl Shard {
         if is_expected {
             return Some(delivery);
         }
-        if self.has_memory(cx) {
-            self.counters.unexpected += 1;
-            self.hand(0, delivery, tx_queue);
-        }
+        let lent = self.lend(cx)?;
+        self.counters.unexpected += 1;
+        self.hand(0, delivery, tx_queue, lent);
         None
     }
 
-    fn hand(&mut self, to: usize, delivery: Delivery, tx_queue: usize) {
-        self.outbox.push_back((to, Parcel(Contents::Delivery { delivery, tx_queue })));
+    fn hand(&mut self, to: usize, delivery: Delivery, tx_queue: usize, lent: Lent) {
+        self.outbox.push_back((to, Parcel(Contents::Delivery { delivery, tx_queue, lent })));
     }
 
     /// Returns the other shard that an ICMP error about a flow concerns.

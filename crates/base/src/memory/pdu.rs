@@ -17,7 +17,7 @@
 //!        grows ◄── down       content pages
 //! ```
 
-use super::page::{PagePool, Slice};
+use super::page::{Page, PagePool, Slice};
 use super::slot_pool::{Slot, SlotPool};
 use super::sum::Sum;
 use arrayvec::ArrayVec;
@@ -347,6 +347,31 @@ impl Pdu {
         head.into_iter().for_each(|head| self.push_front_body(head).expect("the body has room"));
         tail.into_iter().for_each(|tail| self.push_body(tail).expect("the body has room"));
         Some(count)
+    }
+
+    /// Returns a copy that occupies memory of these pools only. Its body continues `page`, and more pages are
+    /// taken as needed; the last one is left there. Returns `None` if memory is short, or if the copy has too
+    /// many slices.
+    pub fn copy(&self, pdus: &mut PduPool, pages: &mut PagePool, page: &mut Option<Page>) -> Option<Pdu> {
+        let mut copy = pdus.take()?;
+        copy.extend_head(self.head());
+        for slice in self.body() {
+            let mut left = slice.bytes();
+            while !left.is_empty() {
+                if page.as_ref().is_none_or(|page| page.room() == 0) {
+                    *page = pages.take();
+                }
+                let moved = page.as_mut()?.append(left)?;
+                left = &left[moved.len()..];
+                copy.push_body(moved).ok()?;
+            }
+        }
+        copy.push_tail(self.tail().len()).copy_from_slice(self.tail());
+        copy.set_segment_bytes(self.segment_bytes() as u16);
+        if self.is_verified() {
+            copy.set_verified();
+        }
+        Some(copy)
     }
 
     /// Removes and returns the body's slices; head and tail stay.

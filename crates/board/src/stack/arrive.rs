@@ -108,8 +108,12 @@ impl Stack {
         let (mut at, mut burst) = (0, VecDeque::new());
         for Parcel(contents) in parcels.drain(..) {
             match contents {
-                Contents::Unit { port, circuit, pdu } => {
-                    self.ip.shard.iter_mut().for_each(|shard| shard.counters.handed_in += 1);
+                Contents::Unit { port, circuit, pdu, lent } => {
+                    let Stack { memory, rng, copies, ip, now, .. } = self;
+                    let cx = &mut Context { now: *now, memory, rng, copies };
+                    let Some(shard) = &mut ip.shard else { continue };
+                    shard.counters.handed_in += 1;
+                    let Some(pdu) = shard.take_over(pdu, lent, cx) else { continue };
                     if let Some(Port::Atm(_)) = self.ports.get(port) {
                         self.on_circuit_packet(port, circuit, pdu);
                         continue;
@@ -157,7 +161,9 @@ impl Stack {
                     atm.on_handed_inarp(circuit, pdu, cx);
                 }
             }
-            Contents::Delivery { delivery, tx_queue } => ip.deliver_handed(delivery, tx_queue, edge, cx),
+            Contents::Delivery { delivery, tx_queue, lent } => {
+                ip.deliver_handed(delivery, (tx_queue, lent), edge, cx);
+            }
             Contents::IcmpError(error) => ip.on_icmp_error(error, edge, cx),
             Contents::Event { port, event } => on_link_event(ip, edge, port, event, cx),
             Contents::Ask { port, neighbour } => {

@@ -13,7 +13,7 @@
 //! ```
 
 use crate::edge::{DatagramInfo, Edge, Intercepted, InterceptedKind, NicDatagram};
-use crate::shard::{Contents, Shard};
+use crate::shard::{Contents, Lent, Shard};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -98,13 +98,15 @@ impl IpStack {
     /// Delivers a packet that another shard has handed on after IP had processed it.
     pub(crate) fn deliver_handed(
         &mut self,
-        delivery: Delivery,
-        tx_queue: usize,
+        mut delivery: Delivery,
+        (tx_queue, lent): (usize, Lent),
         edge: &mut Edge,
         cx: &mut Context<'_>,
     ) {
         let Some(shard) = &mut self.shard else { return };
         shard.counters.handed_in += 1;
+        let Some(pdu) = shard.take_over(delivery.pdu, lent, cx) else { return };
+        delivery.pdu = pdu;
         let ends = (&mut self.tcp, &self.udp);
         if let Some(delivery) = shard.keep(delivery, tx_queue, true, ends, cx) {
             self.deliver_here(delivery, tx_queue, edge, cx);

@@ -6,10 +6,11 @@ use crate::helpers::*;
 use kiban_attach::{Client, Indication, Layout, Request};
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
 use kiban_base::numbers::ether_type;
-use kiban_base::{Region, RngKey};
+use kiban_base::{Memory, Region, RngKey};
 use kiban_board::streams::ClientStreams;
-use kiban_board::{BoardConfig, ShardConfig, Steering};
+use kiban_board::{BoardConfig, Input, ShardConfig, Steering};
 use kiban_tcpip::wire::arp::{self, Operation};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 77));
@@ -60,8 +61,8 @@ fn a_shard_short_of_receive_memory_hands_on_no_packets() {
     let mut hub = shard(1);
     let echo = frame(&echo_packet(PEER, ip4(0), 1, b"for shard 0"));
     let pool = &mut hub.boards[0].memory_mut().receive;
-    let quarter = pool.capacity() / 4;
-    let mut held: Vec<_> = (0..=pool.capacity() - quarter).map(|_| pool.take().expect("a page")).collect();
+    let least = pool.capacity() / 16;
+    let mut held: Vec<_> = (0..=pool.capacity() - least).map(|_| pool.take().expect("a page")).collect();
     for (short, handed) in [(1, 0), (1, 1)] {
         hub.inject(0, &echo);
         hub.run();
@@ -70,6 +71,37 @@ fn a_shard_short_of_receive_memory_hands_on_no_packets() {
         assert_eq!(hub.count(0, "shard", "handed_to_first"), handed as u64);
         held.pop();
     }
+}
+
+#[test]
+fn unread_datagrams_do_not_fill_the_memory_of_the_shard_at_which_they_arrived() {
+    let (mut arrives, mut reads) = (shard(1), shard(0));
+    let socket = |port| SocketAddr::new(ip4(0), port);
+    for port in 1..=64 {
+        reads.boards[0].host().bind(socket(port)).expect("the port is free");
+    }
+    // Each of the 64 sockets of shard 0 would keep 64 datagrams, four times the PDUs of shard 1.
+    for from in 5000..5256 {
+        for port in 1..=64 {
+            let Memory { receive, pdus, .. } = arrives.boards[0].memory_mut();
+            let mut pdu = pdus.take().expect("unread datagrams do not occupy all PDUs");
+            let bytes = frame(&udp_packet(SocketAddr::new(PEER, from), socket(port), b"x"));
+            let mut page = receive.take().expect("a page");
+            pdu.push_body(page.append(&bytes).expect("it fits")).expect("there is room");
+            arrives.wires[0].push_back(pdu);
+        }
+        arrives.run();
+        let parcels = std::iter::from_fn(|| arrives.boards[0].parcel());
+        let mut parcels: VecDeque<_> =
+            parcels.map(|(to, parcel)| (to == 0).then_some(parcel).unwrap()).collect();
+        reads.boards[0].handle(Input::Parcels { parcels: &mut parcels }, reads.now);
+        reads.run();
+    }
+    let pdus = &mut arrives.boards[0].memory_mut().pdus;
+    assert!(pdus.available() >= pdus.capacity() / 2 - 64, "{} of {}", pdus.available(), pdus.capacity());
+    assert_eq!(arrives.count(0, "shard", "memory_short"), 0);
+    assert!(reads.count(0, "shard", "handed_in_copied") > 0);
+    assert!(reads.count(0, "host", "datagrams_dropped") > 0);
 }
 
 #[test]
