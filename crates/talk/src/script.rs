@@ -123,7 +123,7 @@ pub(crate) enum Call {
     Read(usize),
     Urgent,
     Nagle(Nagle),
-    /// The DSCP of the stream's packets.
+    /// The DSCP of the stream's packets or, before there is a stream, of the listener's.
     Dscp(u8),
     Patience {
         keep_alive: Option<Duration>,

@@ -639,7 +639,10 @@ impl World {
                 }
                 Ok(())
             }
-            Call::Dscp(dscp) => self.board.host().set_dscp(stream()?, *dscp),
+            Call::Dscp(dscp) => match (known, self.listener) {
+                (None, Some(listener)) => self.board.host().set_listener_dscp(listener, *dscp),
+                _ => self.board.host().set_dscp(stream()?, *dscp),
+            },
             Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),
             Call::Patience { keep_alive, user_timeout } => {

@@ -422,6 +422,16 @@ impl Host<'_> {
         Ok(self.board.stack.ip.tcp.set_dscp(session, dscp)?)
     }
 
+    /// Sets the differentiated services codepoint of the connections that a listener accepts from now on, from
+    /// the SYN-ACK on.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownListener`].
+    pub fn set_listener_dscp(&mut self, listener: u32, dscp: u8) -> Result<(), HostError> {
+        let known = self.board.stack.ip.tcp.set_listener_dscp(listener, dscp);
+        if known { Ok(()) } else { Err(HostError::UnknownListener) }
+    }
+
     /// Sets the highest rate at which a stream's data leaves, bytes per second; `None` means no limit.
     ///
     /// # Errors

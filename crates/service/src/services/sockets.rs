@@ -702,9 +702,13 @@ impl Sockets {
     ) {
         for listener in self.listeners.values_mut().filter(|listener| listener.place.local == local) {
             listener.options.set(option, value);
-            if option == StreamOption::FastOpen {
-                let _ = host.set_fast_open(listener.number, value.min(FAST_OPEN_PENDING_MAX));
-            }
+            let _ = match option {
+                StreamOption::FastOpen => {
+                    host.set_fast_open(listener.number, value.min(FAST_OPEN_PENDING_MAX))
+                }
+                StreamOption::TrafficClass => host.set_listener_dscp(listener.number, (value >> 2) as u8),
+                _ => Ok(()),
+            };
         }
     }
 

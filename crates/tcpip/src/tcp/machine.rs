@@ -198,6 +198,7 @@ impl Tcp {
             local,
             dual,
             intercepts: false,
+            dscp: self.config.dscp,
             half_open_count: 0,
             half_open: VecDeque::new(),
             cookies_until: Instant::ZERO,
@@ -258,6 +259,13 @@ impl Tcp {
     pub fn set_dscp(&mut self, session: SessionId, dscp: u8) -> Result<(), Refusal> {
         self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_dscp(dscp);
         Ok(())
+    }
+
+    /// Sets the DSCP of the connections that a listener accepts from now on, from the SYN-ACK on. Returns
+    /// whether the listener exists.
+    pub fn set_listener_dscp(&mut self, listener: u32, dscp: u8) -> bool {
+        let found = self.listeners.iter_mut().find(|other| other.number == listener);
+        found.map(|listener| listener.dscp = dscp).is_some()
     }
 
     /// Sets the highest rate at which a session's data leaves, bytes per second; `None` means no limit.
@@ -665,6 +673,9 @@ impl Tcp {
         if let Some(session) = self.table.get_mut(id) {
             session.tx_queue = tx_queue;
             session.claim = claim;
+            if let Some(by) = self.listeners.iter().find(|other| Some(other.number) == listener) {
+                session.set_dscp(by.dscp);
+            }
         }
         if listener.is_some() {
             self.claims.set_half_open(claim, true);

@@ -40,6 +40,7 @@ impl Tcp {
             local: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             dual: true,
             intercepts: true,
+            dscp: self.config.dscp,
             half_open_count: 0,
             half_open: VecDeque::new(),
             cookies_until: Instant::ZERO,

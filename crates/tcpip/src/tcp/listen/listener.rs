@@ -17,6 +17,8 @@ pub(crate) struct Listener {
     pub(crate) dual: bool,
     /// Whether it takes connections to all addresses and ports that no other listener has.
     pub(crate) intercepts: bool,
+    /// The DSCP of its connections' packets.
+    pub(crate) dscp: u8,
     /// Number of half-open connections.
     pub(crate) half_open_count: usize,
     /// Half-open connections, oldest first, used if only their number is limited (without cookies). Some may

@@ -49,6 +49,7 @@ impl Tcp {
         }
         let (number, owner) = (listener.number, listener.owner);
         let (intercepts, half_open_count) = (listener.intercepts, listener.half_open_count);
+        let traffic_class = listener.dscp << 2;
         let full = half_open_count >= self.config.backlog;
         let with_cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
@@ -77,7 +78,7 @@ impl Tcp {
             self.counters.syn_cookies_sent += 1;
             self.counters.segments_out += 1;
             let answer = cookie::syn_ack(&self.secret, &self.config, (local, remote), header, cx.now);
-            return send_stateless(&answer, (local, remote), pdu, out);
+            return send_stateless(&answer, (local, remote), traffic_class, pdu, out);
         }
         let fast_open = self.fast_open_syn((local, remote), header, cx.now);
         self.counters.syns_in += 1;
@@ -281,7 +282,7 @@ impl Tcp {
             urgent: 0,
             options: Options::NONE,
         };
-        send_stateless(&answer, (local, remote), pdu, out);
+        send_stateless(&answer, (local, remote), 0, pdu, out);
     }
 }
 
@@ -289,6 +290,7 @@ impl Tcp {
 fn send_stateless(
     answer: &Header,
     (local, remote): (SocketAddr, SocketAddr),
+    traffic_class: u8,
     mut pdu: Pdu,
     out: &mut Outbox,
 ) {
@@ -296,5 +298,5 @@ fn send_stateless(
     let bytes = pdu.push_head(answer.length());
     let length = answer.write(bytes);
     crate::wire::tcp::fill(bytes, checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, length));
-    out.down.push_back(Segment { source: local.ip(), target: remote.ip(), traffic_class: 0, pdu });
+    out.down.push_back(Segment { source: local.ip(), target: remote.ip(), traffic_class, pdu });
 }

@@ -56,19 +56,30 @@ for s in s, before:
         if option != socket.TCP_QUICKACK:
             assert s.getsockopt(level, option) == value, (level, option)
 
-# All packets of a connection have the class that is set before connect(), from its SYN on.
+# All packets of a connection have the class that is set before connect(), from its SYN on, or that of the listener,
+# from the SYN-ACK on.
 sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x800))
 sniffer.bind(("kiban0", 0x800))
-s, peer = connected((IP, socket.IP_TOS, 0xb8))
-s.sendall(b"x")
-peer.recv(1)
-classes, flags = [], []
-while not flags or not flags[-1] & 8:
-    packet, name = sniffer.recvfrom(2000)
-    if packet[9] == TCP and packet[20:22] == s.getsockname()[1].to_bytes(2):
-        classes.append(packet[1])
-        flags.append(packet[33])
-assert set(classes) == {0xb8} and flags[0] == 2, (classes, flags)
+
+def accepted():
+    server = socket.socket()
+    server.setsockopt(IP, socket.IP_TOS, 0xb8)
+    server.bind(("10.9.0.2", 6001))
+    server.listen()
+    peer = socket.create_connection(("10.9.0.2", 6001), source_address=("10.9.0.1", 0))
+    return server.accept()[0], peer
+
+for begin, first in (lambda: connected((IP, socket.IP_TOS, 0xb8)), 2), (accepted, 18):
+    s, peer = begin()
+    s.sendall(b"x")
+    peer.recv(1)
+    classes, flags = [], []
+    while not flags or not flags[-1] & 8:
+        packet, name = sniffer.recvfrom(2000)
+        if packet[9] == TCP and packet[20:22] == s.getsockname()[1].to_bytes(2):
+            classes.append(packet[1])
+            flags.append(packet[33])
+    assert set(classes) == {0xb8} and flags[0] == first, (classes, flags)
 
 # Options that would change the connection, but that the board lacks, fail before and after connect.
 for s in socket.socket(), connected()[0]:
