@@ -155,9 +155,9 @@ const EVENTS: [&str; 18] = [
     "waits-for",
 ];
 
-const CALLS: [&str; 17] = [
-    "listen", "unlisten", "open", "write", "read", "urgent", "nagle", "dscp", "patience", "finish", "close",
-    "abort", "ping", "bind", "unbind", "send", "receive",
+const CALLS: [&str; 18] = [
+    "listen", "unlisten", "open", "write", "read", "urgent", "nagle", "quick-ack", "dscp", "patience", "finish",
+    "close", "abort", "ping", "bind", "unbind", "send", "receive",
 ];
 
 /// Parses what follows `&`: a packet or a call.
@@ -310,6 +310,11 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, ParseError> {
             let expected = || words.error_before(&format!("write {}", Nagle::expects()), None);
             Call::Nagle(Nagle::read(&word).ok_or_else(expected)?)
         }
+        "quick-ack" => match words.word("on or off")?.as_str() {
+            "on" => Call::QuickAck(true),
+            "off" => Call::QuickAck(false),
+            _ => return Err(words.unknown("a state of quick acknowledgements", &["on", "off"])),
+        },
         "dscp" => Call::Dscp(words.number("a DSCP")?),
         "patience" => {
             let (mut keep_alive, mut user_timeout) = (None, None);

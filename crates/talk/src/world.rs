@@ -643,6 +643,7 @@ impl World {
                 (None, Some(listener)) => self.board.host().set_listener_dscp(listener, *dscp),
                 _ => self.board.host().set_dscp(stream()?, *dscp),
             },
+            Call::QuickAck(is_on) => self.board.host().set_quick_ack(stream()?, *is_on),
             Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),
             Call::Patience { keep_alive, user_timeout } => {

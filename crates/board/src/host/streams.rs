@@ -412,6 +412,17 @@ impl Host<'_> {
         self.set_nagle(id, if is_on { tcp::Nagle::Off } else { usual })
     }
 
+    /// Sets whether a stream's acknowledgements are not delayed, until it sends data soon after data has arrived
+    /// (Linux: `TCP_QUICKACK`). A pending acknowledgement is sent now.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
+    pub fn set_quick_ack(&mut self, id: StreamId, is_on: bool) -> Result<(), HostError> {
+        let session = self.board.stack.session(id)?;
+        self.board.stack.unsettled = true;
+        Ok(self.board.stack.ip.tcp.set_quick_ack(session, is_on)?)
+    }
+
     /// Sets the differentiated services codepoint of a stream's packets from now on; only the low six bits
     /// count (RFC 9293 §3.9.2, RFC 2474 §3).
     ///

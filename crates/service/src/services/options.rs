@@ -1,10 +1,11 @@
 //! Options of programs' sockets (`kiban run`).
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
-//! Effect     `TCP_NODELAY`, keep-alive, the user timeout, the traffic class and the pacing rate act on the
-//!            board's connection, and `TCP_FASTOPEN` on the board's listener. `SO_LINGER` with a time of zero
-//!            makes a close reset the connection, and `TCP_CORK` and `MSG_MORE` hold short segments
-//!            (relay.rs). The others are only stored and returned (docs/attach.md has the list).
+//! Effect     `TCP_NODELAY`, `TCP_QUICKACK`, keep-alive, the user timeout, the traffic class and the pacing
+//!            rate act on the board's connection, and `TCP_FASTOPEN` on the board's listener. `SO_LINGER`
+//!            with a time of zero makes a close reset the connection, and `TCP_CORK` and `MSG_MORE` hold
+//!            short segments (relay.rs). The others are only stored and returned (docs/attach.md has the
+//!            list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;
@@ -54,6 +55,7 @@ impl StreamOptions {
         // Ignore the error: the stream may have just ended.
         let _ = match option {
             StreamOption::NoDelay => host.set_no_delay(stream, value != 0),
+            StreamOption::QuickAck => host.set_quick_ack(stream, value != 0),
             StreamOption::KeepAlive
             | StreamOption::KeepIdle
             | StreamOption::KeepInterval

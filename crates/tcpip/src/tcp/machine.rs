@@ -251,6 +251,17 @@ impl Tcp {
         Ok(())
     }
 
+    /// Sets whether a session's acknowledgements are not delayed, until it sends data soon after data has
+    /// arrived (Linux: `TCP_QUICKACK`). A pending acknowledgement is sent now.
+    ///
+    /// # Errors
+    /// `UnknownSession` if the session does not exist.
+    pub fn set_quick_ack(&mut self, session: SessionId, is_on: bool) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_quick_ack(is_on);
+        self.enqueue_for_tx(session.index);
+        Ok(())
+    }
+
     /// Sets the DSCP of a session's packets from now on; only the low six bits are used (RFC 9293 §3.9.2, RFC
     /// 2474 §3).
     ///

@@ -1,6 +1,6 @@
 //! Requests from the host on a session, and queries about its send buffer space.
 
-use super::tcb::{Session, SessionContext};
+use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::config::{Config, Nagle};
 use crate::tcp::fairness::share::Share;
 use crate::tcp::interface::indication::Reason;
@@ -120,6 +120,15 @@ impl Session {
         self.pacing_rate_max = rate;
         // A lower rate before does not delay what leaves from now on.
         self.paced_until = Instant::ZERO;
+    }
+
+    /// Sets whether acknowledgements leave at once, until data is sent in answer to data. One that is pending
+    /// leaves now.
+    pub(in crate::tcp) fn set_quick_ack(&mut self, is_on: bool) {
+        self.quick_ack = is_on;
+        if is_on && self.pending_ack == PendingAck::Delayed {
+            self.pending_ack = PendingAck::Immediate;
+        }
     }
 
     /// Sets which short segments wait, overriding the settings.

@@ -94,6 +94,21 @@ s, _ = connected()
 s.setsockopt(IP, socket.IP_TOS, b"\x48")
 assert s.getsockopt(IP, socket.IP_TOS) == 0x48, "a byte"
 
+# TCP_QUICKACK acknowledges at once, so that the peer's Nagle algorithm does not wait.
+def exchange(quick):
+    s.setsockopt(TCP, socket.TCP_QUICKACK, quick)
+    began = time.monotonic()
+    for piece in b"a", b"b":
+        peer.sendall(piece)
+    assert s.recv(2, socket.MSG_WAITALL) == b"ab"
+    return time.monotonic() - began
+
+s, peer = connected()
+peer.sendall(bytes(1000))
+s.recv(1000, socket.MSG_WAITALL)
+assert min(exchange(1) for _ in range(20)) < 0.03
+assert min(exchange(0) for _ in range(5)) > 0.035
+
 # TCP_CONGESTION is the board's algorithm, which cannot be changed.
 for s in socket.socket(), connected()[0]:
     assert s.getsockopt(TCP, socket.TCP_CONGESTION, 16) == b"cubic".ljust(16, b"\0")

@@ -3,6 +3,8 @@
 //! Arrival          in-order bytes are counted. Once there are enough, an acknowledgement is due immediately.
 //!                  Until then it is delayed until more data arrives, until outgoing data carries it, or
 //!                  until the delayed-ACK timer fires.
+//!                  The host can switch the delay off (`TCP_QUICKACK`); as in Linux, sending data soon after
+//!                  data has arrived switches it on again: answers can carry acknowledgements.
 //! Reading          consuming data moves the right edge of the window. Once it has moved far enough, a window
 //!                  update is due. In 4.3BSD this is the only source of acknowledgements: none is due before
 //!                  the host has read.
@@ -25,7 +27,8 @@ impl Session {
             AckUnit::Mss => self.unacked_bytes >= config.ack_segments.saturating_mul(self.mss),
             AckUnit::Segment => self.unacked_segments >= config.ack_segments,
         };
-        let enough = enough && config.ack_segments > 0
+        let enough = self.quick_ack
+            || enough && config.ack_segments > 0
             || config.ack_bytes.is_some_and(|bytes| self.unacked_bytes >= bytes);
         if enough {
             self.pending_ack = PendingAck::Immediate;

@@ -367,6 +367,9 @@ impl Session {
         self.emit_with(at, flags | cwr, ecn, Options::NONE, pdu, ctx);
         let now = ctx.cx.now;
         self.data_sent_at = now;
+        if is_new && now.since(self.tally.received_at) < ctx.config.delayed_ack {
+            self.quick_ack = false;
+        }
         self.congestion.on_sent(taken + u32::from(fin));
         if self.is_paced(ctx.config) {
             self.pace(taken, ctx.config, now);

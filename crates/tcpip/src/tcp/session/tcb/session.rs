@@ -148,6 +148,8 @@ pub(in crate::tcp) struct Session {
     /// Out-of-order segments of this burst; each causes a duplicate ACK, up to a bound (see `data`).
     pub(in crate::tcp::session) dup_acks_due: u8,
     pub(in crate::tcp::session) delayed_ack_deadline: Instant,
+    /// Whether acknowledgements are not delayed until the next exchange (`TCP_QUICKACK`).
+    pub(in crate::tcp::session) quick_ack: bool,
     pub(in crate::tcp::session) urgent: Option<Box<Urgent>>,
     /// DSCP and ECN of the packets sent, and of the last packet received.
     pub(in crate::tcp::session) traffic_class: u8,
@@ -245,6 +247,7 @@ impl Session {
             pending_ack: PendingAck::None,
             dup_acks_due: 0,
             delayed_ack_deadline: Instant::NEVER,
+            quick_ack: false,
             urgent: None,
             traffic_class: config.dscp << 2,
             received_traffic_class: 0,
