@@ -219,6 +219,8 @@ bool is_beyond_board(int level, int name);
 bool is_too_late(int at, enum state state);
 bool opens_fast(const struct known *known);
 uint8_t traffic_class_of(const struct known *known);
+void limit_unsent(int fd, uint32_t bytes);
+void size_send_buffer(int fd, const struct known *known);
 
 /* ---- calls.c ---- */
 

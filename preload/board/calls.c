@@ -67,7 +67,7 @@ static int outcome(int fd, struct found *found, int wait_ms) {
     if (!(ready & (POLLOUT | POLLHUP)))
         return EINPROGRESS;
     if (change(found, CONNECTING, CONNECTED))
-        set_buffer(fd, SO_SNDBUF, found->known.send_buffer);
+        size_send_buffer(fd, &found->known);
     found->state = CONNECTED;
     return 0;
 }
@@ -273,7 +273,7 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
     }
     read_options(fd, known->options);
     known->send_buffer = buffer_of(fd, SO_SNDBUF);
-    set_buffer(file, SO_SNDBUF, known->send_buffer);
+    size_send_buffer(file, known);
     if ((error = replace_file(fd, file)))
         return error;
     known->name[LOCAL] = name_of(&reply, LOCAL, known->domain);
@@ -430,7 +430,7 @@ static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, i
     send_options(&known, false);
     bool syn_waits = entry.what == ASK_CONNECT_FAST && reply.slot == SYN_WAITS;
     if (syn_waits)
-        set_buffer(fd, SO_SNDBUF, known.send_buffer);
+        size_send_buffer(fd, &known);
     size_t taken = entry.what == ASK_CONNECT_FAST && !syn_waits ? reply.slot : 0;
     /* While the SYN waits for data, the program sees a connected socket, as in Linux. */
     if ((error = note(fd, known, syn_waits ? CONNECTED : CONNECTING)))
@@ -685,6 +685,9 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
         return fail(error ? error : EINVAL);
     if (is_on_board(&found)) {
         error = set_option(at, &found.known, found.state == LISTENING || found.state == RESERVED, number);
+        /* A listener passes the size of its buffer on to accepted sockets. */
+        if (!error && level == IPPROTO_TCP && option == TCP_NOTSENT_LOWAT)
+            limit_unsent(fd, number);
         return error ? fail(error) : done(kept, 0);
     }
     found.known.options[at] = number;

@@ -241,7 +241,7 @@ int outcome_of_late_reply(int fd, struct found *found, bool is_over) {
     found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
     if (!rewrite(found, CONNECTED))
         return EINPROGRESS; /* If no record is free, the next call retries. */
-    set_buffer(fd, SO_SNDBUF, found->known.send_buffer);
+    size_send_buffer(fd, &found->known);
     send_options(&found->known, false);
     return 0;
 }

@@ -262,6 +262,23 @@ void send_options(const struct known *known, bool is_listener) {
             set_option(at, known, is_listener, known->options[at]);
 }
 
+/* Makes the buffer between the program and the board hold half of `bytes`, if it is larger. The board's TCP holds the
+ * other half unsent (TCP_NOTSENT_LOWAT). Unix sockets are writable while a quarter of the buffer is used. */
+void limit_unsent(int fd, uint32_t bytes) {
+    int size = 0, kept = errno;
+    socklen_t length = sizeof size;
+    /* Linux doubles the value that is set (socket(7)). */
+    if (bytes && !libc.getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &length) && bytes / 2 < (uint32_t)size)
+        set_buffer(fd, SO_SNDBUF, bytes < 4 ? 1 : (int)(bytes / 4));
+    errno = kept;
+}
+
+/* Sets the size of the buffer between the program and the board, as the options ask for it. */
+void size_send_buffer(int fd, const struct known *known) {
+    set_buffer(fd, SO_SNDBUF, known->send_buffer);
+    limit_unsent(fd, known->options[option_at(IPPROTO_TCP, TCP_NOTSENT_LOWAT)]);
+}
+
 /* Returns whether it is too late to set an option, as in Linux. */
 bool is_too_late(int at, enum state state) {
     bool is_open = state == CONNECTING || state == CONNECTED, is_tcp = options[at].level == IPPROTO_TCP;

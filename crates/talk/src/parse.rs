@@ -155,9 +155,26 @@ const EVENTS: [&str; 18] = [
     "waits-for",
 ];
 
-const CALLS: [&str; 18] = [
-    "listen", "unlisten", "open", "write", "read", "urgent", "nagle", "quick-ack", "dscp", "patience", "finish",
-    "close", "abort", "ping", "bind", "unbind", "send", "receive",
+const CALLS: [&str; 19] = [
+    "listen",
+    "unlisten",
+    "open",
+    "write",
+    "read",
+    "urgent",
+    "nagle",
+    "quick-ack",
+    "unsent-max",
+    "dscp",
+    "patience",
+    "finish",
+    "close",
+    "abort",
+    "ping",
+    "bind",
+    "unbind",
+    "send",
+    "receive",
 ];
 
 /// Parses what follows `&`: a packet or a call.
@@ -315,6 +332,7 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, ParseError> {
             "off" => Call::QuickAck(false),
             _ => return Err(words.unknown("a state of quick acknowledgements", &["on", "off"])),
         },
+        "unsent-max" => Call::UnsentMax(words.number("a number of bytes")?),
         "dscp" => Call::Dscp(words.number("a DSCP")?),
         "patience" => {
             let (mut keep_alive, mut user_timeout) = (None, None);

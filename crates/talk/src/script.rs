@@ -123,6 +123,8 @@ pub(crate) enum Call {
     Read(usize),
     Urgent,
     Nagle(Nagle),
+    /// The limit of unsent bytes; 0 for none.
+    UnsentMax(u32),
     /// Whether acknowledgements are not delayed.
     QuickAck(bool),
     /// The DSCP of the stream's packets or, before there is a stream, of the listener's.
@@ -468,6 +470,7 @@ impl fmt::Display for Call {
             Call::Read(count) => write!(f, "read {count}"),
             Call::Urgent => f.write_str("urgent"),
             Call::Dscp(dscp) => write!(f, "dscp {dscp}"),
+            Call::UnsentMax(most) => write!(f, "unsent-max {most}"),
             Call::QuickAck(is_on) => write!(f, "quick-ack {}", if *is_on { "on" } else { "off" }),
             Call::Nagle(nagle) => write!(f, "nagle {}", nagle.show()),
             Call::Patience { keep_alive, user_timeout } => {

@@ -22,6 +22,7 @@ use kiban_tcpip::udp::SocketId;
 use kiban_tcpip::wire::tcp::Flags;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// The maximum number of deadlines within one line of a script. If there are more, the board is assumed never
@@ -643,6 +644,9 @@ impl World {
                 (None, Some(listener)) => self.board.host().set_listener_dscp(listener, *dscp),
                 _ => self.board.host().set_dscp(stream()?, *dscp),
             },
+            Call::UnsentMax(most) => {
+                self.board.host().set_unsent_bytes_max(stream()?, NonZeroU32::new(*most))
+            }
             Call::QuickAck(is_on) => self.board.host().set_quick_ack(stream()?, *is_on),
             Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),

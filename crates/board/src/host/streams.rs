@@ -15,7 +15,7 @@ use crate::edge::{Completion, Consumer, StreamId, Upper};
 use crate::error::HostError;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 use kiban_base::{Instant, SharedBytes, Slice};
 use kiban_tcpip::tcp;
@@ -441,6 +441,17 @@ impl Host<'_> {
     pub fn set_listener_dscp(&mut self, listener: u32, dscp: u8) -> Result<(), HostError> {
         let known = self.board.stack.ip.tcp.set_listener_dscp(listener, dscp);
         if known { Ok(()) } else { Err(HostError::UnknownListener) }
+    }
+
+    /// Sets how many bytes of a stream may be queued and unsent before it takes no more (Linux:
+    /// `TCP_NOTSENT_LOWAT`); `None` means that only the send buffer limits them. A raised limit takes effect
+    /// with the next write or acknowledgement.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
+    pub fn set_unsent_bytes_max(&mut self, id: StreamId, most: Option<NonZeroU32>) -> Result<(), HostError> {
+        let session = self.board.stack.session(id)?;
+        Ok(self.board.stack.ip.tcp.set_unsent_bytes_max(session, most)?)
     }
 
     /// Sets the highest rate at which a stream's data leaves, bytes per second; `None` means no limit.

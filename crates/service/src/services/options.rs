@@ -1,16 +1,16 @@
 //! Options of programs' sockets (`kiban run`).
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
-//! Effect     `TCP_NODELAY`, `TCP_QUICKACK`, keep-alive, the user timeout, the traffic class and the pacing
-//!            rate act on the board's connection, and `TCP_FASTOPEN` on the board's listener. `SO_LINGER`
-//!            with a time of zero makes a close reset the connection, and `TCP_CORK` and `MSG_MORE` hold
-//!            short segments (relay.rs). The others are only stored and returned (docs/attach.md has the
-//!            list).
+//! Effect     `TCP_NODELAY`, `TCP_QUICKACK`, `TCP_NOTSENT_LOWAT`, keep-alive, the user timeout, the traffic
+//!            class and the pacing rate act on the board's connection, and `TCP_FASTOPEN` on the board's
+//!            listener. `SO_LINGER` with a time of zero makes a close reset the connection, and `TCP_CORK` and
+//!            `MSG_MORE` hold short segments (relay.rs). The others are only stored and returned
+//!            (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;
 use kiban_board::{Host, KeepAlive, StreamId};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 const OPTIONS: usize = StreamOption::ALL.len();
@@ -43,6 +43,13 @@ impl StreamOptions {
         self.value(StreamOption::Cork) != 0 || self.value(StreamOption::More) != 0
     }
 
+    /// Returns how many bytes TCP may hold unsent. That is half of the option's value (tcp(7):
+    /// `TCP_NOTSENT_LOWAT`); the buffer between the program and the board has the other half (`preload/board`).
+    pub(super) fn unsent_bytes_max(&self) -> Option<NonZeroU32> {
+        let value = self.value(StreamOption::NotSentLowWater);
+        NonZeroU32::new(value.div_ceil(2)).filter(|_| value != u32::MAX)
+    }
+
     /// Puts all options that the program has set into effect.
     pub(super) fn apply_all(&self, stream: StreamId, host: &mut Host<'_>) {
         let set = StreamOption::ALL.into_iter().filter(|option| self.values[*option as usize - 1].is_some());
@@ -73,6 +80,7 @@ impl StreamOptions {
                 let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
                 host.set_timeouts(stream, is_kept.then_some(keep), timeout)
             }
+            StreamOption::NotSentLowWater => host.set_unsent_bytes_max(stream, self.unsent_bytes_max()),
             StreamOption::MaxPacingRate => {
                 let rate = NonZeroU64::new(value.into()).filter(|_| value != u32::MAX);
                 host.set_pacing_rate_max(stream, rate)

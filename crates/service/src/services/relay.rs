@@ -5,7 +5,7 @@
 //!                  after all data before it. A reset is passed on as a reset.
 //! Back-pressure    what the socket does not accept stays in the board's receive window, which closes. Bytes
 //!                  from a kernel's socket are received into the board's pages, if there is room; from
-//!                  others, a relay holds at most one piece. Then the socket's buffer fills. A socket is not
+//!                  others, a relay holds at most one piece, and none with TCP_NOTSENT_LOWAT. Then the socket's buffer fills. A socket is not
 //!                  watched for events that the relay cannot use.
 //! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
 //!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
@@ -732,21 +732,26 @@ impl Relay {
     ) -> io::Result<bool> {
         let is_urgent = is_at_mark(self.socket.as_fd());
         let most = if is_urgent { 1 } else { piece.len() };
-        // A copy less, if the bytes can go to the stream at once.
+        // A copy less, if the bytes can go to the stream at once. A relay whose unsent bytes have a limit must
+        // not hold any, either.
         let goes_on = self.inward.is_empty() && !self.options.is_corked() && !is_urgent && self.skips == 0;
-        let is_direct = goes_on && matches!(self.socket, Line::Tcp(_));
-        let received = match &self.socket {
-            Line::Tcp(socket) if is_direct => {
-                let read = |parts: &mut [&mut [u8]]| receive_into(socket, parts);
-                match host.write_from(stream, most, read).map_err(io::Error::other)? {
-                    Some(received) => received,
-                    None => {
-                        self.is_blocked = true;
-                        return Ok(false);
-                    }
+        let socket = &self.socket;
+        let is_direct =
+            goes_on && (matches!(socket, Line::Tcp(_)) || self.options.unsent_bytes_max().is_some());
+        let received = if is_direct {
+            let read = |parts: &mut [&mut [u8]]| match socket {
+                Line::Tcp(socket) => receive_into(socket, parts),
+                Line::Program(peer) => peer.receive(parts.first_mut().expect("there is room")),
+            };
+            match host.write_from(stream, most, read).map_err(io::Error::other)? {
+                Some(received) => received,
+                None => {
+                    self.is_blocked = true;
+                    return Ok(false);
                 }
             }
-            _ => self.socket.receive(&mut piece[..most]),
+        } else {
+            socket.receive(&mut piece[..most])
         };
         let count = match received {
             // The program has closed its socket, and SO_LINGER requests a reset.

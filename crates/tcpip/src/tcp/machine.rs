@@ -25,7 +25,7 @@ use crate::wire::tcp::Header;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
@@ -269,6 +269,20 @@ impl Tcp {
     /// `UnknownSession` if the session does not exist.
     pub fn set_dscp(&mut self, session: SessionId, dscp: u8) -> Result<(), Refusal> {
         self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_dscp(dscp);
+        Ok(())
+    }
+
+    /// Sets how many bytes of a session may be queued and unsent before [`Tcp::room`] is zero (Linux:
+    /// `TCP_NOTSENT_LOWAT`); `None` means that only the send buffer limits them.
+    ///
+    /// # Errors
+    /// `UnknownSession` if the session does not exist.
+    pub fn set_unsent_bytes_max(
+        &mut self,
+        session: SessionId,
+        most: Option<NonZeroU32>,
+    ) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_unsent_bytes_max(most);
         Ok(())
     }
 

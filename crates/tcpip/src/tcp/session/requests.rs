@@ -6,7 +6,7 @@ use crate::tcp::fairness::share::Share;
 use crate::tcp::interface::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 use kiban_base::{Instant, Slice};
 
 /// The free space at which a waiting writer is woken; half of the buffer if that is less.
@@ -37,7 +37,15 @@ impl Session {
             // The peer accepts no data now, so queueing more than a floor would only occupy memory.
             most = most.min(config.floor_bytes);
         }
-        most.saturating_sub(held)
+        most.saturating_sub(held).min(self.unsent_room(held))
+    }
+
+    /// Returns how many bytes the limit of unsent bytes admits. It is at least a segment, so that it does not
+    /// cause short ones.
+    fn unsent_room(&self, held: u32) -> u32 {
+        let Some(most) = self.unsent_bytes_max else { return u32::MAX };
+        let unsent = held.saturating_sub(self.snd_una.distance(self.snd_max));
+        most.get().max(self.mss).saturating_sub(unsent)
     }
 
     /// Returns the number of bytes that this session's share of memory lets it hold for sending.
@@ -84,7 +92,10 @@ impl Session {
         match config.send_low_water_bytes {
             // With nothing queued no acknowledgement follows, so any room wakes the writer.
             None if self.send_queue.bytes() == 0 => free > 0,
-            None => free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
+            None => {
+                let unsent_max = self.unsent_bytes_max.map_or(u32::MAX, NonZeroU32::get);
+                free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2).min(unsent_max.div_ceil(2))
+            }
             Some(low) => {
                 // The low-water mark refers to the configured buffer size, not the rounded one.
                 let unused = config.send_buffer_bytes.saturating_sub(self.send_queue.bytes());
@@ -113,6 +124,11 @@ impl Session {
     /// Sets the DSCP. The two low bits of the traffic class are ECN, which `ecn` sets per segment.
     pub(in crate::tcp) fn set_dscp(&mut self, dscp: u8) {
         self.traffic_class = dscp << 2;
+    }
+
+    /// Sets a limit of unsent bytes; the host may write while it is not reached.
+    pub(in crate::tcp) fn set_unsent_bytes_max(&mut self, most: Option<NonZeroU32>) {
+        self.unsent_bytes_max = most;
     }
 
     /// Sets the highest rate at which data leaves, bytes per second.

@@ -1,4 +1,4 @@
-import struct, time
+import struct, termios, time
 # The peer's listener belongs to the kernel.
 listener = socket.create_server(far)
 TCP, IP, SOCKET = socket.IPPROTO_TCP, socket.IPPROTO_IP, socket.SOL_SOCKET
@@ -93,6 +93,36 @@ for option in socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT:
 s, _ = connected()
 s.setsockopt(IP, socket.IP_TOS, b"\x48")
 assert s.getsockopt(IP, socket.IP_TOS) == 0x48, "a byte"
+
+# TCP_NOTSENT_LOWAT limits the unsent bytes: those that have been written and have not arrived at a peer that does not
+# read. A socket is not writable once they reach the limit.
+LIMIT = 32768
+def waiting(peer):
+    return struct.unpack("i", fcntl.ioctl(peer, termios.FIONREAD, bytes(4)))[0]
+
+def accepts_with_limit():
+    server = socket.socket()
+    server.setsockopt(TCP, socket.TCP_NOTSENT_LOWAT, LIMIT)
+    server.bind(("10.9.0.2", 6002))
+    server.listen()
+    peer = socket.create_connection(("10.9.0.2", 6002), source_address=("10.9.0.1", 0))
+    return server.accept()[0], peer
+
+pairs = [connected(), connected((TCP, socket.TCP_NOTSENT_LOWAT, LIMIT)), connected(), accepts_with_limit()]
+pairs[2][0].setsockopt(TCP, socket.TCP_NOTSENT_LOWAT, LIMIT)
+for is_limited, (s, peer) in zip([False, True, True, True], pairs):
+    s.setblocking(False)
+    poll, written, unsent = select.poll(), 0, 0
+    poll.register(s, select.POLLOUT)
+    while poll.poll(0) or (unsent > LIMIT) == is_limited:
+        if poll.poll(100):
+            written += s.send(bytes(1 << 16))
+        unsent = written - waiting(peer)
+    assert (0 < unsent <= LIMIT) == is_limited, (is_limited, unsent)
+    left = written
+    while left:
+        left -= len(peer.recv(left))
+    assert poll.poll(30000), "writable again"
 
 # TCP_QUICKACK acknowledges at once, so that the peer's Nagle algorithm does not wait.
 def exchange(quick):

@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// Notifies a waiting writer that it can write again, or that memory is short.
-    fn wake_writer(&mut self, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn wake_writer(&mut self, ctx: &mut SessionContext<'_, '_>) {
         if self.wakes_writer(ctx.config, ctx.send_share, ctx.cx.now) {
             self.writer_waits = false;
             ctx.up.push_back(Indication::Writable { session: self.id });

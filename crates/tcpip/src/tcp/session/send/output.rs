@@ -84,6 +84,10 @@ impl Session {
         if core::mem::take(&mut self.tlp_rearm) {
             self.arm_tlp_timer(ctx);
         }
+        if segments > 0 && self.writer_waits && self.unsent_bytes_max.is_some() {
+            // Bytes that have just been sent are no longer unsent.
+            self.wake_writer(ctx);
+        }
         let waits = self.send_queue.bytes() > 0
             || self.snd_una != self.snd_max
             || self.state.owes_finish()

@@ -23,7 +23,7 @@ use crate::tcp::state::State;
 use crate::wire::tcp::Sequence;
 use alloc::boxed::Box;
 use core::net::SocketAddr;
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Instant, Sum, Timer};
@@ -70,6 +70,8 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) send_queue: SendQueue,
     /// Whether a write did not fit, and `Writable` has not been reported since.
     pub(in crate::tcp) writer_waits: bool,
+    /// The host may write while fewer bytes than this are unsent (`TCP_NOTSENT_LOWAT`).
+    pub(in crate::tcp::session) unsent_bytes_max: Option<NonZeroU32>,
     /// Whether the last write was cut short, so that the rest of it follows.
     pub(in crate::tcp) write_cut_short: bool,
     pub(in crate::tcp::session) fin_queued: bool,
@@ -200,6 +202,7 @@ impl Session {
             snd_wind_shift: 0,
             send_queue: SendQueue::default(),
             writer_waits: false,
+            unsent_bytes_max: None,
             write_cut_short: false,
             fin_queued: false,
             host_closed: false,
