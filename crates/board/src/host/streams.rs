@@ -412,8 +412,8 @@ impl Host<'_> {
         self.set_nagle(id, if is_on { tcp::Nagle::Off } else { usual })
     }
 
-    /// Sets whether a stream's acknowledgements are not delayed, until it sends data soon after data has arrived
-    /// (Linux: `TCP_QUICKACK`). A pending acknowledgement is sent now.
+    /// Sets whether a stream's acknowledgements are not delayed, until it sends data soon after data has
+    /// arrived (Linux: `TCP_QUICKACK`). A pending acknowledgement is sent now.
     ///
     /// # Errors
     /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
@@ -433,8 +433,8 @@ impl Host<'_> {
         Ok(self.board.stack.ip.tcp.set_dscp(session, dscp)?)
     }
 
-    /// Sets the differentiated services codepoint of the connections that a listener accepts from now on, from
-    /// the SYN-ACK on.
+    /// Sets the differentiated services codepoint of the connections that a listener accepts from now on,
+    /// from the SYN-ACK on.
     ///
     /// # Errors
     /// [`HostError::UnknownListener`].

@@ -3,8 +3,8 @@
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
 //! Effect     `TCP_NODELAY`, `TCP_QUICKACK`, `TCP_NOTSENT_LOWAT`, keep-alive, the user timeout, the traffic
 //!            class and the pacing rate act on the board's connection, and `TCP_FASTOPEN` on the board's
-//!            listener. `SO_LINGER` with a time of zero makes a close reset the connection, and `TCP_CORK` and
-//!            `MSG_MORE` hold short segments (relay.rs). The others are only stored and returned
+//!            listener. `SO_LINGER` with a time of zero makes a close reset the connection, and `TCP_CORK`
+//!            and `MSG_MORE` hold short segments (relay.rs). The others are only stored and returned
 //!            (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
@@ -44,7 +44,8 @@ impl StreamOptions {
     }
 
     /// Returns how many bytes TCP may hold unsent. That is half of the option's value (tcp(7):
-    /// `TCP_NOTSENT_LOWAT`); the buffer between the program and the board has the other half (`preload/board`).
+    /// `TCP_NOTSENT_LOWAT`); the buffer between the program and the board has the other half
+    /// (`preload/board`).
     pub(super) fn unsent_bytes_max(&self) -> Option<NonZeroU32> {
         let value = self.value(StreamOption::NotSentLowWater);
         NonZeroU32::new(value.div_ceil(2)).filter(|_| value != u32::MAX)

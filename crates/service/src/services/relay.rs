@@ -5,8 +5,8 @@
 //!                  after all data before it. A reset is passed on as a reset.
 //! Back-pressure    what the socket does not accept stays in the board's receive window, which closes. Bytes
 //!                  from a kernel's socket are received into the board's pages, if there is room; from
-//!                  others, a relay holds at most one piece, and none with TCP_NOTSENT_LOWAT. Then the socket's buffer fills. A socket is not
-//!                  watched for events that the relay cannot use.
+//!                  others, a relay holds at most one piece, and none with TCP_NOTSENT_LOWAT. Then the
+//!                  socket's buffer fills. A socket is not watched for events that the relay cannot use.
 //! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
 //!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
 //!                  TCP_NODELAY release them.
@@ -732,8 +732,8 @@ impl Relay {
     ) -> io::Result<bool> {
         let is_urgent = is_at_mark(self.socket.as_fd());
         let most = if is_urgent { 1 } else { piece.len() };
-        // A copy less, if the bytes can go to the stream at once. A relay whose unsent bytes have a limit must
-        // not hold any, either.
+        // A copy less, if the bytes can go to the stream at once. If its unsent bytes have a limit, the relay
+        // must not hold any, either.
         let goes_on = self.inward.is_empty() && !self.options.is_corked() && !is_urgent && self.skips == 0;
         let socket = &self.socket;
         let is_direct =
