@@ -83,7 +83,7 @@ pub(crate) fn excerpt(
             true => format!("{} packets not shown", to - from - 2 * STEPS_EACH),
             false => cause.to_owned(),
         });
-        let after_ms = nanos as f64 * 1e-6;
+        let after_ms = nanos as f64 / 1e6;
         steps.push(Step { packet, after_ms, from: end, what: words(at), wait });
     }
     steps

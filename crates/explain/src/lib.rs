@@ -65,6 +65,7 @@ pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     Ok(Report {
         packets: contents.packets,
         skipped: contents.skipped,
+        other: contents.other.into_iter().map(|(other, count)| (other.to_string(), count)).collect(),
         duplicates,
         unsupported_link_type: contents.unsupported_link_type,
         unread: contents.unread.map(|unread| unread.to_string()),

@@ -13,6 +13,8 @@ use crate::roce;
 use kiban_base::Malformed;
 use kiban_capture::{FileHeader, pcapng};
 use kiban_tcpip::wire::{ip, ipv6_extension, tcp};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 
 /// Maximum number of segments that are read.
@@ -43,6 +45,8 @@ pub(crate) struct Contents {
     pub(crate) roce: Vec<roce::Captured>,
     /// RoCEv2 packets that are only counted.
     pub(crate) uncounted: roce::Uncounted,
+    /// Packets that are neither TCP nor RoCEv2.
+    pub(crate) other: BTreeMap<Other, u32>,
     /// Packets in the file.
     pub(crate) packets: u32,
     /// TCP and RoCEv2 packets that could not be read.
@@ -62,11 +66,39 @@ pub(crate) enum Unread {
     TooMany(usize),
 }
 
-impl std::fmt::Display for Unread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unread::Damaged(rule) => write!(f, "it is damaged or cut off there ({rule})"),
             Unread::TooMany(most) => write!(f, "it has more than {most} TCP segments and RoCEv2 packets"),
+        }
+    }
+}
+
+/// What a packet is, if it is neither TCP nor RoCEv2.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Other {
+    NotIp,
+    Arp,
+    /// The lower port.
+    Udp(u16),
+    /// The protocol number of IP.
+    Ip(u8),
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Other::NotIp => f.write_str("not IP"),
+            Other::Arp => f.write_str("ARP"),
+            Other::Udp(443) => f.write_str("UDP port 443 (QUIC)"),
+            Other::Udp(port) => write!(f, "UDP port {port}"),
+            Other::Ip(1 | 58) => f.write_str("ICMP"),
+            Other::Ip(17) => f.write_str("fragments of UDP"),
+            Other::Ip(47) => f.write_str("GRE"),
+            Other::Ip(50) => f.write_str("IPsec (ESP)"),
+            Other::Ip(132) => f.write_str("SCTP"),
+            Other::Ip(protocol) => write!(f, "IP protocol {protocol}"),
         }
     }
 }
@@ -129,12 +161,12 @@ impl Contents {
             return;
         };
         match segment(packet, self.packets, at) {
-            Ok(Some(Read::Segment(segment))) => self.segments.push(segment),
-            Ok(Some(Read::Roce(packet))) => {
+            Ok(Read::Segment(segment)) => self.segments.push(segment),
+            Ok(Read::Roce(packet)) => {
                 self.uncounted.take(&packet);
                 self.roce.push(packet);
             }
-            Ok(None) => {}
+            Ok(Read::Other(other)) => *self.other.entry(other).or_default() += 1,
             Err(_) => self.skipped += 1,
         }
     }
@@ -168,12 +200,15 @@ fn network(link_type: u32, data: &[u8]) -> Option<&[u8]> {
 enum Read {
     Segment(Captured),
     Roce(roce::Captured),
+    Other(Other),
 }
 
-/// Returns the TCP segment or the RoCEv2 packet in a packet, if there is one.
-fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Read>, Malformed> {
+/// Returns the TCP segment or the RoCEv2 packet in a packet, or what else it is.
+fn segment(packet: &[u8], number: u32, at: u64) -> Result<Read, Malformed> {
     if !matches!(ip::version(packet), Some(4 | 6)) {
-        return Ok(None);
+        // RFC 826: Ethernet addresses for those of IPv4.
+        let is_arp = packet.starts_with(&[0, 1, 8, 0]);
+        return Ok(Read::Other(if is_arp { Other::Arp } else { Other::NotIp }));
     }
     let front = ip::Front::read(packet)?;
     let (mut protocol, mut head) = (front.protocol, front.header_bytes);
@@ -183,21 +218,23 @@ fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Read>, Malforme
         let length = ipv6_extension::length(header)?;
         (protocol, head) = (header[0], head + length);
     }
-    let is_roce = protocol == 17
-        && packet.get(head + 2..head + 4).is_some_and(|port| *port == roce::PORT.to_be_bytes());
+    let port = |at: usize| Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?));
+    let ports = [port(head), port(head + 2)];
+    let is_roce = protocol == 17 && ports[1] == Some(roce::PORT);
     if protocol != 6 && !is_roce {
-        return Ok(None);
+        let udp = ports[0].min(ports[1]).filter(|_| protocol == 17 && !front.is_fragment);
+        return Ok(Read::Other(udp.map_or(Other::Ip(protocol), Other::Udp)));
     }
     if front.is_fragment {
         return Err(Malformed::FragmentRange);
     }
     if is_roce {
-        return roce::read(packet, &front, head, number, at).map(|packet| Some(Read::Roce(packet)));
+        return roce::read(packet, &front, head, number, at).map(Read::Roce);
     }
     let (header, header_bytes) = tcp::Header::read(packet.get(head..).ok_or(Malformed::Truncated)?)?;
     let before = head - front.header_bytes + header_bytes;
     let identification = if front.source.is_ipv4() { u16::from_be_bytes([packet[4], packet[5]]) } else { 0 };
-    Ok(Some(Read::Segment(Captured {
+    Ok(Read::Segment(Captured {
         number,
         at,
         source: SocketAddr::new(front.source, header.source_port),
@@ -205,7 +242,7 @@ fn segment(packet: &[u8], number: u32, at: u64) -> Result<Option<Read>, Malforme
         header,
         payload_bytes: front.payload_bytes.checked_sub(before).ok_or(Malformed::TotalLength)? as u32,
         identification,
-    })))
+    }))
 }
 
 #[cfg(test)]
@@ -256,7 +293,7 @@ mod tests {
         for (link_type, head) in rows {
             let frame = [head, packet()].concat();
             let found = segment(network(link_type, &frame).expect("supported"), 1, 0);
-            let Ok(Some(Read::Segment(found))) = found else { panic!("a TCP segment") };
+            let Ok(Read::Segment(found)) = found else { panic!("a TCP segment") };
             assert_eq!(found.source, "[2001:db8::1]:1".parse().unwrap());
             assert_eq!((found.header.window, found.payload_bytes), (5, 100), "{link_type}");
         }
@@ -265,10 +302,15 @@ mod tests {
 
     #[test]
     fn packets_that_are_not_tcp_are_passed_over_and_damaged_ones_are_errors() {
-        assert!(matches!(segment(&[0; 40], 1, 0), Ok(None)));
-        let mut udp = packet();
-        udp[40] = 17;
-        assert!(matches!(segment(&udp, 1, 0), Ok(None)));
+        let arp = [&[0, 1, 8, 0][..], &[0; 24]].concat();
+        let [mut udp, mut icmp] = [packet(), packet()];
+        (udp[40], icmp[40]) = (17, 58);
+        for (packet, words) in
+            [(&[0; 40][..], "not IP"), (&arp, "ARP"), (&udp, "UDP port 1"), (&icmp, "ICMP")]
+        {
+            let Ok(Read::Other(other)) = segment(packet, 1, 0) else { panic!("{words}") };
+            assert_eq!(other.to_string(), words);
+        }
         assert!(segment(&packet()[..60], 1, 0).is_err());
     }
 

@@ -15,6 +15,8 @@ use std::fmt;
 
 /// Fewer round trips say nothing about the load.
 const ROUND_TRIPS_MIN: usize = 3;
+/// How many kinds of other packets are named.
+const KINDS_MAX: usize = 5;
 
 /// The explanation of a file.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -23,6 +25,8 @@ pub struct Report {
     pub packets: u32,
     /// TCP and RoCEv2 packets that could not be read: cut off before the end of their headers, or malformed.
     pub skipped: u32,
+    /// Packets that are neither TCP nor RoCEv2, by what they are.
+    pub other: BTreeMap<String, u32>,
     /// TCP packets that are in the file more than once, as after `tcpdump -i any` on a bridge: the copies are
     /// left out.
     pub duplicates: u32,
@@ -104,7 +108,8 @@ impl Limit {
 pub struct Summary {
     /// Payload bytes delivered.
     pub bytes: u64,
-    /// Payload bits per second, from the first segment to the last acknowledgement.
+    /// Payload bits per second, from the first segment to the last acknowledgement, at least for a round
+    /// trip.
     pub bits_per_second: f64,
     /// Segments that were sent for the first time; of RoCEv2, packets with data, in both directions.
     pub segments: u32,
@@ -197,9 +202,12 @@ fn summary(direction: &Direction, rtt: Option<u64>) -> Summary {
     let Direction { timeline, account, .. } = direction;
     let waited: BTreeSet<Waited> = account.waits.iter().map(|wait| wait.waited).collect();
     let is_loaded = timeline.round_trips.len() >= ROUND_TRIPS_MIN;
+    // What was sent takes a round trip to be acknowledged, wherever it was captured.
+    let nanos = account.duration().max(rtt.unwrap_or(0)) as f64;
+    let rate = if account.end > account.begin { account.bytes as f64 * 8e9 / nanos } else { 0.0 };
     Summary {
         bytes: account.bytes.max(0) as u64,
-        bits_per_second: account.rate(),
+        bits_per_second: rate.round(),
         segments: account.segments,
         mss: timeline.mss.max(0) as u64,
         retransmits: account.retransmissions,
@@ -209,7 +217,27 @@ fn summary(direction: &Direction, rtt: Option<u64>) -> Summary {
     }
 }
 
+impl Report {
+    /// Returns what the file contains instead of connections.
+    pub fn contents(&self) -> String {
+        let mut other: Vec<_> = self.other.iter().collect();
+        other.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let kinds = other.iter().take(KINDS_MAX).map(|(kind, count)| format!("{count} {kind}"));
+        let more = (other.len() > KINDS_MAX).then(|| "others".to_owned());
+        let kinds: Vec<String> = kinds.chain(more).collect();
+        match kinds[..] {
+            [] => format!("{} in the file", plural(self.packets as usize, "packet")),
+            _ => format!("{} in the file: {}", plural(self.packets as usize, "packet"), kinds.join(", ")),
+        }
+    }
+}
+
 impl Explained {
+    /// Returns whether something is wrong: a path that is full carries all it can.
+    pub fn is_slow(&self) -> bool {
+        self.verdict.as_ref().is_some_and(|finding| finding.cause != Cause::PathFull)
+    }
+
     /// Returns the verdict in a few words. Only a connection that could be judged is healthy.
     pub fn words(&self) -> &'static str {
         let otherwise = if self.limits.is_empty() { "healthy" } else { "no cause found" };

@@ -15,9 +15,9 @@ const ENDS: [&str; 2] = ["client", "server"];
 /// Returns the HTML page of the connections of `file`; `command` is the command that creates the page.
 pub fn html(report: &Report, file: &str, command: &str) -> String {
     let connections = &report.connections;
-    let slow = connections.iter().filter(|one| one.verdict.is_some()).count();
+    let slow = connections.iter().filter(|one| one.is_slow()).count();
     let lead = match (&connections[..], slow) {
-        ([], _) => "No connections could be read.".to_owned(),
+        ([], _) => format!("No TCP or RoCEv2 connections: {}.", report.contents()),
         ([one], _) => match &one.verdict {
             Some(finding) => format!("{}: {}", finding.cause.words(), finding.because),
             None => format!("1 connection: {}.", one.words()),
@@ -36,7 +36,8 @@ pub fn html(report: &Report, file: &str, command: &str) -> String {
     let sections = connections.iter().take(CONNECTIONS_MAX).map(section).collect();
     let foot = vec![Document::version_line(), format!("Made by: {command}.")];
     let title = format!("Connections in {file}");
-    Document { title, lead, has_contents: true, blocks, sections, foot, ..Document::default() }.html()
+    let has_contents = !connections.is_empty();
+    Document { title, lead, has_contents, blocks, sections, foot, ..Document::default() }.html()
 }
 
 /// Returns what of the file was not read.
@@ -68,7 +69,13 @@ fn note(text: String) -> Block {
 
 fn badge(one: &Explained) -> Badge {
     let tone = match (&one.verdict, &one.limits[..]) {
-        (Some(_), _) => Tone::Bad,
+        (Some(_), _) => {
+            if one.is_slow() {
+                Tone::Bad
+            } else {
+                Tone::Good
+            }
+        }
         (None, []) => Tone::Good,
         (None, _) => Tone::Doubt,
     };
@@ -279,9 +286,41 @@ mod tests {
     }
 
     #[test]
+    fn a_full_path_is_not_shown_as_slow() {
+        let mut report = report();
+        report.connections[0].verdict.as_mut().expect("it is slow").cause = Cause::PathFull;
+        let page = html(&report, "full.pcap", "c");
+        assert!(page.contains("<span class=\"badge good\">path full</span>"), "{page}");
+    }
+
+    #[test]
+    fn figures_in_json_have_few_digits() {
+        fn check(value: &serde_json::Value) {
+            match value {
+                serde_json::Value::Number(number) => {
+                    let text = number.to_string();
+                    let digits = text.split_once('.').map_or(0, |(_, digits)| digits.len());
+                    assert!(digits <= 9, "{text}");
+                }
+                serde_json::Value::Array(all) => all.iter().for_each(check),
+                serde_json::Value::Object(all) => all.values().for_each(check),
+                _ => {}
+            }
+        }
+        let roce = kiban_explain::explain(include_bytes!("../../explain/tests/data/roce-loss.pcap"));
+        for report in [report(), roce.expect("a capture")] {
+            check(&serde_json::to_value(&report).expect("plain values"));
+        }
+    }
+
+    #[test]
     fn a_file_without_connections_and_one_of_a_lone_packet_have_a_page() {
         let page = html(&Report::default(), "empty.pcap", "c");
-        assert!(page.contains("No connections could be read.") && !page.contains("<table"), "{page}");
+        assert!(
+            page.contains("No TCP or RoCEv2 connections: 0 packets in the file.") && !page.contains("<table"),
+            "{page}"
+        );
+        assert!(!page.contains("<nav"), "an empty bar: {page}");
         let mut report = report();
         report.connections[0].steps.truncate(1);
         report.connections[0].curves = kiban_explain::Curves::default();

@@ -48,7 +48,14 @@ pub(super) struct Explain {
 struct Entry<'a> {
     file: &'a Path,
     #[serde(flatten)]
-    report: Report,
+    outcome: Outcome,
+}
+
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Explained(Report),
+    Unreadable { error: String },
 }
 
 impl Explain {
@@ -62,9 +69,10 @@ impl Explain {
             let mut report = match read(file) {
                 Ok(report) => report,
                 // The other files are explained all the same.
-                Err(error) if self.files.len() > 1 => {
+                Err(error) if self.files.len() > 1 || self.json => {
                     note!("kiban: {error}");
                     exit = ExitCode::FAILURE;
+                    entries.push(Entry { file, outcome: Outcome::Unreadable { error } });
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -77,9 +85,11 @@ impl Explain {
                     return Err(format!("{name} has no connection {number}; it has {count}: see the table"));
                 }
             }
-            entries.push(Entry { file, report });
+            entries.push(Entry { file, outcome: Outcome::Explained(report) });
         }
-        if let (Some(page), [Entry { file, report }]) = (&self.html, &entries[..]) {
+        if let (Some(page), [Entry { file, outcome: Outcome::Explained(report) }]) =
+            (&self.html, &entries[..])
+        {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let command = format!("kiban lab explain {} --html {}", file.display(), page.display());
             let html = kiban_lab::explain::html(report, &name, &command);
@@ -89,17 +99,18 @@ impl Explain {
             super::output::json(&entries)?;
             return Ok(exit);
         }
-        for Entry { file, report } in &entries {
+        for Entry { file, outcome } in &entries {
+            let Outcome::Explained(report) = outcome else { continue };
             if entries.len() > 1 {
                 print(&format!("{}:\n", file.display()))?;
             }
             match &report.connections[..] {
-                [] => print("no TCP or RoCEv2 connections\n")?,
+                [] => print(&format!("no TCP or RoCEv2 connections; {}\n", report.contents()))?,
                 [one] => print(&one.to_string())?,
                 _ => print(&report.to_string())?,
             }
             if self.connection.is_none() && report.connections.len() > 1 {
-                let slow = report.connections.iter().filter(|one| one.verdict.is_some());
+                let slow = report.connections.iter().filter(|one| one.is_slow());
                 // The largest transfer; a control connection or a refused one may have lost more time.
                 if let Some(largest) = slow.max_by_key(|one| bytes(one)) {
                     note!("next: kiban lab explain {} --connection {}", file.display(), largest.number);
@@ -186,6 +197,13 @@ fn not_a_capture(bytes: &[u8]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_has_an_entry_for_a_file_that_cannot_be_read() {
+        let outcome = Outcome::Unreadable { error: "it is empty".to_owned() };
+        let entry = serde_json::to_value(Entry { file: Path::new("a.pcap"), outcome }).expect("plain values");
+        assert_eq!(entry, serde_json::json!({ "file": "a.pcap", "error": "it is empty" }));
+    }
 
     #[test]
     fn a_compressed_file_is_answered_by_the_program_that_unpacks_it() {

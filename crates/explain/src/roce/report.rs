@@ -30,7 +30,7 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         timelines.map(|timeline| direction(connection, requester.next().unwrap_or_default(), timeline));
     let (first, last) = (connection.packets.first(), connection.packets.last());
     let begin = first.map_or(0, |packet| packet.at);
-    let seconds = last.map_or(0, |packet| packet.at).saturating_sub(begin) as f64 * 1e-9;
+    let seconds = last.map_or(0, |packet| packet.at).saturating_sub(begin) as f64 / 1e9;
     let mut findings: Vec<Finding> =
         directions.iter().flat_map(|direction| direction.findings.iter().cloned()).collect();
     findings.sort_by(|one, other| other.lost_ms.total_cmp(&one.lost_ms));
@@ -60,7 +60,7 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         ends: [0, 1].map(|end| name(connection, end)),
         packets: connection.packets.len(),
         seconds,
-        rtt_ms: Some(timeline.shortest_round_trip() as f64 * 1e-6),
+        rtt_ms: Some(timeline.shortest_round_trip() as f64 / 1e6),
         limits: Vec::new(),
         place: Place::of(timeline.near, timeline.far, main),
         steps: steps(connection, verdict.as_ref()),
@@ -99,19 +99,19 @@ fn flow(direction: &Direction) -> Flow {
 
 fn summary(direction: &Direction) -> Summary {
     let Direction { timeline, account, .. } = direction;
-    let mut waited_ms = BTreeMap::new();
+    let mut waited = BTreeMap::new();
     for wait in &account.waits {
-        *waited_ms.entry(Waited::Roce(wait.waited)).or_insert(0.0) += wait.nanos as f64 * 1e-6;
+        *waited.entry(Waited::Roce(wait.waited)).or_insert(0) += wait.nanos;
     }
     Summary {
         bytes: account.bytes,
-        bits_per_second: account.bytes as f64 * 8e9 / account.duration() as f64,
+        bits_per_second: (account.bytes as f64 * 8e9 / account.duration() as f64).round(),
         segments: account.packets,
         mss: timeline.path_mtu.into(),
         retransmits: account.packets_again,
         timeouts: account.episodes(super::Waited::AckTimeout).count() as u32,
-        rtt_loaded_ms: Some(timeline.round_trip(50) as f64 * 1e-6),
-        waited_ms,
+        rtt_loaded_ms: Some(timeline.round_trip(50) as f64 / 1e6),
+        waited_ms: waited.into_iter().map(|(waited, nanos)| (waited, nanos as f64 / 1e6)).collect(),
     }
 }
 
@@ -168,7 +168,7 @@ fn words(packet: &Packet) -> String {
 
 /// Returns the curves of a requester: bytes by positions, as if every packet were full.
 fn curves(direction: &Direction, begin: u64) -> Curves {
-    let seconds = |at: u64| at.saturating_sub(begin) as f64 * 1e-9;
+    let seconds = |at: u64| at.saturating_sub(begin) as f64 / 1e9;
     let bytes = |position: i64| position as f64 * f64::from(direction.timeline.path_mtu);
     let (mut sent, mut acknowledged) = (Vec::new(), Vec::new());
     let mut highest = 0;

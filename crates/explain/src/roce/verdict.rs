@@ -79,8 +79,8 @@ impl Case<'_> {
         Finding {
             cause: AnyCause::Roce(cause),
             sender: self.requester,
-            lost_ms: lost as f64 * 1e-6,
-            lost_percent: (lost as f64 * 100.0 / self.account.duration() as f64).min(100.0),
+            lost_ms: lost as f64 / 1e6,
+            lost_percent: (lost as f64 * 1000.0 / self.account.duration() as f64).round().min(1000.0) / 10.0,
             because,
             advice: cause.advice(),
             evidence,
@@ -88,7 +88,7 @@ impl Case<'_> {
     }
 
     fn seconds(&self, at: u64) -> f64 {
-        at.saturating_sub(self.begin) as f64 * 1e-9
+        at.saturating_sub(self.begin) as f64 / 1e9
     }
 
     /// Returns whether `lost` is at least `percent` of the time, and worth mentioning.
@@ -103,7 +103,7 @@ impl Case<'_> {
         let piece = |wait: &&Wait| Evidence {
             packets: wait.packets.to_vec(),
             at_s: self.seconds(wait.at),
-            lost_ms: wait.nanos as f64 * 1e-6,
+            lost_ms: wait.nanos as f64 / 1e6,
             what: what(wait),
         };
         waits.iter().take(EVIDENCE_MAX).map(piece).collect()
@@ -116,7 +116,7 @@ impl Case<'_> {
         let piece = |episode: &&Episode| Evidence {
             packets: episode.packets.iter().flatten().copied().collect(),
             at_s: self.seconds(episode.at),
-            lost_ms: episode.nanos as f64 * 1e-6,
+            lost_ms: episode.nanos as f64 / 1e6,
             what: what(episode),
         };
         episodes.iter().take(EVIDENCE_MAX).map(piece).collect()
