@@ -172,8 +172,8 @@ impl Cause {
                  net.ipv4.tcp_mtu_probing=1 works around it."
             }
             Cause::PathFull => {
-                "Find what else uses the path, or shape it fairly (fq_codel, cake): TCP uses all of the share \
-                 that it gets."
+                "Nothing is wrong: TCP uses all of the path, or of the share that it gets. If that is too little, find \
+                 what else uses the path, or shape it fairly (fq_codel, cake)."
             }
             Cause::Refused => {
                 "Check that the server program runs and listens on this address and port (ss -ltn), and that no \

@@ -25,6 +25,8 @@ pub(crate) struct Packet {
     pub(crate) bytes: u32,
     pub(crate) timestamps: Option<Timestamps>,
     pub(crate) sack: SackBlocks,
+    /// The identification of an IPv4 packet; 0 for IPv6.
+    pub(crate) identification: u16,
 }
 
 /// The options of a SYN.
@@ -81,6 +83,7 @@ impl Connection {
             bytes: segment.payload_bytes,
             timestamps: header.options.timestamps,
             sack: header.options.sack,
+            identification: segment.identification,
         });
     }
 }

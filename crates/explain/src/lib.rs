@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod cause;
 mod connection;
 mod copies;

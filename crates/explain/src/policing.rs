@@ -27,6 +27,10 @@ const EXPLAINED_TIMED_MIN: f64 = 0.8;
 const DEVIATIONS_MIN: f64 = 6.0;
 /// After a silence in which the bucket was filled with so many segments, none is lost.
 const REFILLED_SEGMENTS: f64 = 4.0;
+/// By how much less a rate may explain the losses that is as good as the best one.
+const AS_GOOD: f64 = 0.1;
+/// The headers of IPv4 and TCP, with timestamps.
+const HEADER_BYTES: i64 = 52;
 /// How much faster than the rate of the bucket segments have to pass at times.
 const BURST_MIN: f64 = 1.4;
 
@@ -102,16 +106,13 @@ pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
         })
         .collect();
     let (first, last) = (*lost.keys().next()?, *lost.keys().next_back()?);
-    // Losses within two round trips are one episode.
-    let apart = timeline.shortest_round_trip() * 2;
-    let places: Vec<u64> = lost.keys().map(|index| sends[*index].at).collect();
-    let episodes = 1 + places.windows(2).filter(|pair| pair[1] - pair[0] > apart).count();
+    let episodes = account.episodes(timeline);
     let nanos = sends[last].at - sends[first].at;
     if episodes < EPISODES_MIN || nanos == 0 {
         return None;
     }
     let between: f64 = events[first..last].iter().map(|event| event.passed).sum();
-    let fit = best(&events, between / nanos as f64, mss as f64)?;
+    let (fit, lowest) = best(&events, between / nanos as f64, mss as f64)?;
     // A bucket that never was refilled is no rate.
     if between < fit.bucket_bytes {
         return None;
@@ -122,24 +123,34 @@ pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
     let is_explained = fit.lost >= least && fit.deviations(lost.len()) >= DEVIATIONS_MIN;
     if !is_explained
         || is_queue(timeline, account, &fit)
-        || refilled(&events, fit.rate, mss as f64) >= EPISODES_MIN
+        || refilled(&events, fit.rate, mss as f64) * 2 >= episodes
     {
         return None;
     }
-    let Fit { rate, bucket_bytes, .. } = fit;
-    Some(Policer { bits_per_second: rate * 8e9, bucket_bytes, segments })
+    // With the headers, which are dropped as well.
+    let packets = (mss + HEADER_BYTES) as f64 / mss as f64;
+    Some(Policer {
+        bits_per_second: lowest.rate * packets * 8e9,
+        bucket_bytes: lowest.bucket_bytes,
+        segments,
+    })
 }
 
-/// Returns the rate that explains the losses best. The bucket passes `mean` between losses, or more if it was
-/// full for some time.
-fn best(events: &[Event], mean: f64, mss: f64) -> Option<Fit> {
-    let of = |rates: &mut dyn Iterator<Item = f64>| {
+/// Returns the rate that explains the losses best, and the lowest that explains them nearly as well: a
+/// sender that ignores losses keeps the bucket empty, and then higher rates explain them, too. The bucket
+/// passes `mean` between losses, or more if it was full for some time.
+fn best(events: &[Event], mean: f64, mss: f64) -> Option<(Fit, Fit)> {
+    let best_of = |rates: &mut dyn Iterator<Item = f64>| {
         rates
             .map(|rate| fit(events, rate, mss))
             .max_by(|one, other| one.contrast().total_cmp(&other.contrast()))
     };
-    let coarse = of(&mut (0..50).map(|step| mean * 0.85 * 1.025f64.powi(step)))?;
-    of(&mut (-8..=8).map(|step| coarse.rate * 1.003f64.powi(step)))
+    let rates = || (0..50).map(|step| mean * 0.85 * 1.025f64.powi(step));
+    let coarse = best_of(&mut rates())?;
+    let fine = best_of(&mut (-8..=8).map(|step| coarse.rate * 1.003f64.powi(step)))?;
+    let is_as_good = |fit: &Fit| fit.contrast() >= fine.contrast() - AS_GOOD;
+    let lowest = rates().map(|rate| fit(events, rate, mss)).find(is_as_good);
+    Some((fine, lowest.unwrap_or(fine)))
 }
 
 /// Computes what a bucket that is filled at `rate` owes at each segment.
@@ -176,7 +187,9 @@ fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
 fn refilled(events: &[Event], rate: f64, mss: f64) -> usize {
     let is_refilled = |pair: &&[Event]| {
         let silence = (pair[1].at - pair[0].at) as f64;
-        pair[1].lost > 0.0 && !pair[1].is_hole && silence * rate > REFILLED_SEGMENTS * mss
+        // Of a large segment that the network card cuts, a part passes.
+        let filled = silence * rate - pair[1].passed;
+        pair[1].lost > 0.0 && !pair[1].is_hole && filled > REFILLED_SEGMENTS * mss
     };
     events.windows(2).filter(is_refilled).count()
 }
@@ -186,7 +199,10 @@ fn is_queue(timeline: &Timeline, account: &Account, fit: &Fit) -> bool {
     let peak = timeline.mss as f64 / timeline.packet_time(5).max(1) as f64 / fit.rate;
     let trips = &timeline.round_trips;
     let before = account.losses.iter().filter_map(|loss| {
-        let place = trips.partition_point(|(at, _)| *at <= timeline.sends[loss.send].at);
+        // At the sender, the round trips of what was sent before it; elsewhere, those that ended before it.
+        let begin =
+            |(at, trip): &(u64, u64)| if timeline.is_at_sender { at.saturating_sub(*trip) } else { *at };
+        let place = trips.partition_point(|one| begin(one) <= timeline.sends[loss.send].at);
         // A full queue delays all segments; a single one may be acknowledged late for another reason.
         trips[place.saturating_sub(3)..place].iter().map(|(_, trip)| *trip).min()
     });

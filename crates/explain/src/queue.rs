@@ -33,10 +33,12 @@ const FIRST_FLIGHT: usize = 10;
 /// Returns the least delay, ns, of the queue before the place of the capture, if the sender's window grows as
 /// assumed.
 pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<u64> {
-    let sends = &timeline.sends;
+    // Until the first loss.
+    let end = account.losses.iter().map(|loss| loss.send).min();
+    let sends = &timeline.sends[..end.unwrap_or(timeline.sends.len())];
     let packet_time = timeline.packet_time(50);
     let is_exact = timeline.is_at_sender || timeline.has_lags;
-    if is_exact || !account.losses.is_empty() || packet_time < PACKET_TIME_MIN || sends.len() < RUN {
+    if is_exact || packet_time < PACKET_TIME_MIN || sends.len() < RUN {
         return None;
     }
     // Not an exchange of messages, which follow each other at a steady pace as well.

@@ -15,6 +15,7 @@
 
 use crate::connection::{Connection, Packet};
 use kiban_tcpip::wire::tcp::{Flags, Sequence};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 
@@ -25,6 +26,14 @@ const LAG_NEIGHBOURS: usize = 8;
 const LAG_JITTER: u64 = 200_000;
 /// An answer that takes longer is not prompt, whatever the round trip.
 const PROMPT_MAX: u64 = 250 * MILLISECOND;
+/// The smallest segment that an MTU leaves: 256 bytes, less the headers, in the smallest networks.
+const SEGMENT_MIN: i64 = 200;
+/// How many segments are searched for the first one after path MTU discovery.
+const DISCOVERY_MAX: usize = 1000;
+/// Fewer packets do not show that their sender numbers them.
+const NUMBERED_MIN: usize = 20;
+/// A larger step is no number.
+const MISSING_MAX: u16 = 9;
 /// A window that is open, but by how much is not known.
 pub(crate) const WINDOW_UNKNOWN: i64 = 1 << 40;
 
@@ -50,6 +59,8 @@ pub(crate) struct Segment {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) push: bool,
+    /// Packets of the sender before it that are missing, if it [numbers them](Timeline::is_numbered).
+    pub(crate) missing: u16,
 }
 
 impl Segment {
@@ -67,6 +78,8 @@ pub(crate) struct Ack {
     /// When the sender learned of it, on the clock of the segments.
     pub(crate) at: u64,
     pub(crate) acknowledged: i64,
+    /// How many bytes had arrived, those above holes included (RFC 2018).
+    pub(crate) delivered: i64,
     /// The window in bytes, scaled. Without the handshake: 0, or [`WINDOW_UNKNOWN`].
     pub(crate) window: i64,
     /// The window field, unscaled.
@@ -86,6 +99,12 @@ pub(crate) struct Timeline {
     pub(crate) acks: Vec<Ack>,
     /// The largest payload of a segment that the sender may send, as far as known.
     pub(crate) mss: i64,
+    /// The same, as the ends have agreed on it.
+    pub(crate) mss_offered: i64,
+    /// The first segment that is as small as the path needs: larger ones had been lost before.
+    pub(crate) discovered: Option<usize>,
+    /// Whether the sender numbers its packets by their identification, as Linux does.
+    pub(crate) is_numbered: bool,
     /// Whether the sender is the server.
     pub(crate) is_server: bool,
     /// Whether the scale of the windows is known.
@@ -117,6 +136,41 @@ impl Offsets {
         let step = i64::from(sequence.0.wrapping_sub(self.last.0) as i32);
         (self.last, self.offset) = (sequence, self.offset + step);
         self.offset
+    }
+}
+
+/// Ranges above the acknowledgement that the receiver reported.
+#[derive(Default)]
+struct Reported {
+    ranges: BTreeMap<i64, i64>,
+    bytes: i64,
+}
+
+impl Reported {
+    fn remove(&mut self, left: i64) -> i64 {
+        let right = self.ranges.remove(&left).unwrap_or(left);
+        self.bytes -= right - left;
+        right
+    }
+
+    fn add(&mut self, mut left: i64, mut right: i64) {
+        while let Some((&start, &end)) = self.ranges.range(..=right).next_back().filter(|one| *one.1 >= left)
+        {
+            self.remove(start);
+            (left, right) = (left.min(start), right.max(end));
+        }
+        if left < right {
+            self.ranges.insert(left, right);
+            self.bytes += right - left;
+        }
+    }
+
+    /// Removes what is below the acknowledgement.
+    fn acknowledge(&mut self, acknowledged: i64) {
+        while let Some((&start, _)) = self.ranges.first_key_value().filter(|one| *one.0 < acknowledged) {
+            let end = self.remove(start);
+            self.add(acknowledged, end);
+        }
     }
 }
 
@@ -152,19 +206,34 @@ impl Timeline {
         let Some(first) = first else { return timeline };
         let mut offsets = Offsets { last: first, offset: 0 };
         let mut acked = Offsets { last: first, offset: 0 };
+        let mut reported = Reported::default();
+        // How many packets of the sender have the number after the one before, or one that is a little
+        // higher.
+        let (mut number, mut next, mut close, mut all) = (0u16, 0, 0, 0);
         let mut before: Option<Ack> = None;
         for packet in packets {
             if packet.flags.has_any(Flags::SYN.with(Flags::RST)) {
                 continue;
             }
             if packet.end == sender {
+                let missing = packet.identification.wrapping_sub(number).wrapping_sub(1);
+                number = packet.identification;
+                (all, next) = (all + 1, next + usize::from(missing == 0));
+                close += usize::from(missing < MISSING_MAX);
                 let start = offsets.of(packet.sequence);
                 // A keep-alive (RFC 9293 §3.8.4) repeats one byte that was acknowledged, or none.
                 let known = before.map_or(0, |ack| ack.acknowledged);
                 if packet.bytes > 0 && !(packet.bytes == 1 && start + 1 == known) {
                     let end = start + i64::from(packet.bytes);
                     let push = packet.flags.has(Flags::PSH);
-                    timeline.sends.push(Segment { number: packet.number, at: packet.at, start, end, push });
+                    timeline.sends.push(Segment {
+                        number: packet.number,
+                        at: packet.at,
+                        start,
+                        end,
+                        push,
+                        missing,
+                    });
                 }
             } else if packet.flags.has(Flags::ACK) {
                 let mut ack = Ack {
@@ -172,6 +241,7 @@ impl Timeline {
                     captured: packet.at,
                     at: packet.at,
                     acknowledged: acked.of(packet.acknowledgment),
+                    delivered: 0,
                     window: match (shift, packet.window) {
                         (Some(shift), window) => i64::from(window) << shift,
                         (None, 0) => 0,
@@ -183,15 +253,19 @@ impl Timeline {
                     repeated: None,
                 };
                 let blocks = packet.sack.as_slice();
+                let offset = |edge: Sequence| {
+                    ack.acknowledged + i64::from(edge.0.wrapping_sub(packet.acknowledgment.0) as i32)
+                };
+                blocks.iter().for_each(|block| reported.add(offset(block.left), offset(block.right)));
+                let known = before.map_or(0, |before| before.delivered);
+                reported.acknowledge(ack.acknowledged);
+                ack.delivered = known.max(ack.acknowledged + reported.bytes);
                 if let Some(block) = blocks.first() {
                     // RFC 2883 §4: the first block is below the acknowledgement, or inside the second.
                     let second = blocks.get(1);
                     let is_repeated = block.right.le(packet.acknowledgment)
                         || second
                             .is_some_and(|outer| outer.left.le(block.left) && block.right.le(outer.right));
-                    let offset = |edge: Sequence| {
-                        ack.acknowledged + i64::from(edge.0.wrapping_sub(packet.acknowledgment.0) as i32)
-                    };
                     ack.repeated = is_repeated.then(|| (offset(block.left), offset(block.right)));
                 }
                 let same = before.is_some_and(|before| {
@@ -202,13 +276,17 @@ impl Timeline {
                 before = Some(ack);
             }
         }
+        timeline.is_numbered = all >= NUMBERED_MIN && next * 3 >= all * 2 && close * 20 >= all * 19;
         // With timestamps, every segment carries 12 bytes fewer than the MSS (RFC 6691 §2).
         let stamps = if packets.iter().any(|packet| packet.timestamps.is_some()) { 12 } else { 0 };
         // Both ends say what they can receive; a sender's own limit is that of its interface.
         let offered = connection.syn.iter().flatten().filter_map(|syn| syn.mss).min();
         let offered = offered.map_or(1448, |mss| i64::from(mss) - stamps);
         timeline.measure(packets, sender, handshake);
-        timeline.mss = timeline.effective_mss(offered).max(1);
+        timeline.mss_offered = offered.max(1);
+        let discovered = timeline.path_mtu_discovery();
+        timeline.discovered = discovered.map(|(first, _)| first);
+        timeline.mss = discovered.map_or_else(|| timeline.effective_mss(offered).max(1), |(_, unit)| unit);
         timeline
     }
 
@@ -261,6 +339,29 @@ impl Timeline {
             is_cut && pair[1].at - pair[0].at < close
         });
         if in_a_row.count() * 3 >= self.sends.len() { largest } else { offered }
+    }
+
+    /// Returns the first segment that is smaller because an ICMP message told the sender the MTU of the
+    /// path (RFC 1191), and how much the path carries: it repeats the begin of a full one, and those that
+    /// follow are as long, or multiples if the network card cuts them.
+    fn path_mtu_discovery(&self) -> Option<(usize, i64)> {
+        let mut full = BTreeSet::new();
+        let is_smaller = |send: &Segment| {
+            let is_repeated = full.contains(&send.start);
+            if send.bytes() >= self.mss_offered {
+                full.insert(send.start);
+            }
+            is_repeated && (SEGMENT_MIN..self.mss_offered * 9 / 10).contains(&send.bytes())
+        };
+        let first = self.sends.iter().take(DISCOVERY_MAX).position(is_smaller)?;
+        let (bytes, after) = (self.sends[first].bytes(), &self.sends[first..]);
+        let is_unit = |unit: &i64| {
+            let multiples = after.iter().filter(|send| send.bytes() % unit == 0).count();
+            after.len() >= 10 && multiples * 10 >= after.len() * 9
+        };
+        let mut units =
+            (1..=bytes / SEGMENT_MIN).filter(|parts| bytes % parts == 0).map(|parts| bytes / parts);
+        units.find(is_unit).map(|unit| (first, unit))
     }
 
     /// Returns how long the narrowest link takes for a full segment, ns: the spacing of segments behind it,
@@ -491,6 +592,7 @@ mod tests {
             bytes,
             timestamps: Some(Timestamps { value, echo }),
             sack: SackBlocks::new(),
+            identification: 0,
         }
     }
 

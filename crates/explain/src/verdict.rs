@@ -7,6 +7,7 @@
 //! Thresholds       a cause must cost a tenth of the direction's time; waiting for a window or for the
 //!                  application, which is normal to some extent, more.
 
+use crate::capacity;
 use crate::cause::Cause;
 use crate::connection::Connection;
 use crate::finding::{Evidence, Finding, bytes, millis, plural, rate, seconds, time, times};
@@ -37,6 +38,10 @@ const LARGE_MAX: usize = 1000;
 const GROWN_MAX: f64 = 8.0;
 /// Fewer round trips may all have met one packet that was delayed.
 const ROUND_TRIPS_MIN: usize = 10;
+/// The share of what the path can carry of a connection that fills it, percent; and of one that no policer
+/// holds back.
+const FULL_MIN: f64 = 90.0;
+const POLICED_MAX: f64 = 95.0;
 /// The pieces of evidence of a finding.
 const EVIDENCE_MAX: usize = 3;
 
@@ -152,7 +157,11 @@ impl Case<'_> {
             time(lost)
         );
         let evidence = self.longest(Waited::Timeout, |wait| {
-            format!("retransmission after {} without any packet", time(wait.nanos))
+            match self.account.retransmissions {
+                // The segments that were lost are not in the capture.
+                0 => format!("a segment after {} of silence, as long as a timer takes", time(wait.nanos)),
+                _ => format!("retransmission after {} without any packet", time(wait.nanos)),
+            }
         });
         self.is_much(lost, 10).then(|| self.finding(Cause::RetransmissionTimeout, lost, because, evidence))
     }
@@ -189,17 +198,24 @@ impl Case<'_> {
     fn silly_window(&self) -> Option<Finding> {
         let Account { silly, segments, window_max, .. } = *self.account;
         let lost = self.window_wait() + self.account.sum(Waited::ZeroWindow);
-        let because = format!(
-            "{silly} of {segments} segments were shorter than half of the MSS ({} bytes) and filled the window \
-             exactly; the largest window was {window_max} bytes.",
-            self.timeline.mss
-        );
+        let mss = self.timeline.mss_offered;
+        let is_tiny = window_max < mss;
+        let because = match is_tiny {
+            true => format!(
+                "The receiver's window never had room for a full segment of {mss} bytes: the largest window was \
+                 {window_max} bytes."
+            ),
+            false => format!(
+                "{silly} of {segments} segments were shorter than half of the MSS ({mss} bytes) and filled the \
+                 window exactly; the largest window was {window_max} bytes."
+            ),
+        };
         let evidence = self.longest(Waited::ReceiveWindow, |wait| {
             format!("a small window opened after {}, and a small segment filled it", time(wait.nanos))
         });
         let is_found = self.timeline.knows_windows
             && segments >= SEGMENTS_MIN
-            && silly * 5 >= segments * 2
+            && (is_tiny || silly * 5 >= segments * 2)
             && self.is_much(lost, 10);
         is_found.then(|| self.finding(Cause::SillyWindow, lost, because, evidence))
     }
@@ -449,25 +465,37 @@ impl Case<'_> {
         Some(Finding { lost_percent, ..self.finding(Cause::PathMtu, silence, because, evidence) })
     }
 
-    /// Returns a path whose queue never empties, so that losses do not cost throughput.
+    /// Returns a path whose queue never empties, or whose rate is used all the time, so that losses do not
+    /// cost throughput.
     fn path_full(&self) -> Option<Finding> {
+        let congestion = self.congestion()?;
         let least = self.timeline.shortest_round_trip();
-        let low = self.timeline.least_loaded_round_trip()?;
+        let low = self.timeline.least_loaded_round_trip().unwrap_or(0);
         let packet_time = self.timeline.packet_time(50);
-        let is_full = low > least + (least / 2).max(2 * MILLISECOND) + 2 * packet_time;
-        let congestion = self.congestion().filter(|_| is_full)?;
+        let queue = low.saturating_sub(least);
+        let why = if queue > least / 6 + 2 * MILLISECOND + 2 * packet_time {
+            format!(
+                "The path is full at about {}: packets always waited in a queue (the round trip was {} at least, \
+                 and {} without load)",
+                rate(self.rates().0),
+                time(low),
+                time(least)
+            )
+        } else {
+            let used = capacity::find(self.timeline).filter(|used| used.percent >= FULL_MIN)?;
+            format!("The path is full: {}, {:.0} % of the time", rate(used.bits_per_second), used.percent)
+        };
         let because = format!(
-            "The path is full at about {}: packets always waited in a queue (the round trip was {} at least, \
-             and {} without load). {} were lost; they show TCP the share of the path, and cost no throughput.",
-            rate(self.rates().0),
-            time(low),
-            time(least),
+            "{why}. {} were lost; they show TCP the rate of the path, or its share of it, and cost no throughput.",
             plural(self.account.losses.len(), "segment")
         );
         Some(self.finding(Cause::PathFull, 0, because, congestion.evidence))
     }
 
     fn policing(&self) -> Option<Finding> {
+        if capacity::find(self.timeline).is_some_and(|used| used.percent >= POLICED_MAX) {
+            return None;
+        }
         let policer = policing::find(self.timeline, self.account)?;
         let lost = self.account.sum(Waited::Recovery)
             + self.account.sum(Waited::Timeout)
@@ -490,8 +518,9 @@ impl Case<'_> {
         let unseen: i64 = losses.iter().filter(|loss| loss.is_hole).map(|loss| whole(loss.bytes)).sum();
         let segments = unseen + self.timeline.sends.iter().map(|send| whole(send.bytes())).sum::<i64>();
         let recovery = self.account.sum(Waited::Recovery);
-        // If timers repaired the losses, they also are why the window is small.
-        let is_timed = self.account.sum(Waited::Timeout) > recovery;
+        // If timers repaired most losses, they also are why the window is small.
+        let is_often = self.account.timeouts as usize * 2 >= self.account.episodes(self.timeline);
+        let is_timed = is_often && self.account.sum(Waited::Timeout) > recovery;
         let lost = recovery + if is_timed { 0 } else { self.account.sum(Waited::Network) };
         let because = format!(
             "{lost_segments} of {segments} segments were lost ({:.1} %); after each loss the congestion window \
@@ -558,7 +587,8 @@ impl Case<'_> {
     fn small_mss(&self) -> Option<Finding> {
         let Account { segments, bytes, .. } = *self.account;
         let mss = self.timeline.mss;
-        let full = self.timeline.sends.iter().filter(|send| send.bytes() >= mss).count();
+        let full =
+            self.timeline.sends.iter().filter(|send| send.bytes() >= mss).count().min(segments as usize);
         // RFC 9293 §3.7.1; headers take 40 bytes, 52 with timestamps.
         let share = 52.0 / (mss + 52) as f64 - 52.0 / 1500.0;
         let lost = (self.account.active() as f64 * share) as u64;

@@ -30,6 +30,10 @@ const TIMEOUT_MIN: u64 = 150 * MILLISECOND;
 const DELAYED_ACK_MIN: u64 = 20 * MILLISECOND;
 const DELAYED_ACK_MAX: u64 = 600 * MILLISECOND;
 
+/// The shortest timer of common systems lasts at most this long, and a round trip or two (Linux: 200 ms,
+/// Windows: 300 ms).
+const TIMER_MIN_MAX: u64 = 500 * MILLISECOND;
+
 /// How many segments are searched for the one that a retransmission repeats.
 const SEARCH_MAX: usize = 1 << 14;
 
@@ -151,6 +155,14 @@ impl Account {
     /// Returns the time from the first segment to the end, ns; at least 1.
     pub(crate) fn duration(&self) -> u64 {
         self.end.saturating_sub(self.begin).max(1)
+    }
+
+    /// Returns how often segments were lost: losses within two round trips count once.
+    pub(crate) fn episodes(&self, timeline: &Timeline) -> usize {
+        let apart = timeline.shortest_round_trip() * 2;
+        let mut times: Vec<u64> = self.losses.iter().map(|loss| timeline.sends[loss.send].at).collect();
+        times.sort_unstable();
+        times.windows(2).filter(|pair| pair[1] - pair[0] > apart).count() + usize::from(!times.is_empty())
     }
 
     /// Returns the payload bits per second from the first segment to the end; 0 if it is not known.
@@ -288,7 +300,7 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
             account.segments += 1;
             // RFC 1122 §4.2.3.4: a sender must not let small windows cut its data into small segments.
             let fills = state.edge != i64::MIN && state.edge - send.end < send.bytes();
-            account.silly += u32::from(fills && send.bytes() * 2 < *mss);
+            account.silly += u32::from(fills && send.bytes() * 2 < timeline.mss_offered);
             let beyond = state.edge_of_field != i64::MIN && send.end > state.edge_of_field;
             account.beyond_field += u32::from(beyond);
             account.bytes += send.end - state.sent.max(send.start);
@@ -316,11 +328,12 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
     let end = acks.iter().find(|ack| ack.acknowledged >= state.sent).map_or(account.end, |ack| ack.at);
     account.end = account.end.max(end);
     // A hole that was never filled in the capture is no loss that anybody repaired; one that was is counted
-    // with its retransmission.
-    account.losses.retain(|loss| loss.retransmission != 0);
+    // with its retransmission. What was too large for the path was not lost either.
+    let discovered = timeline.discovered.unwrap_or(0);
+    account.losses.retain(|loss| loss.retransmission != 0 && loss.send >= discovered);
     forgive_repetitions(&mut account, timeline);
-    if !timeline.is_at_sender {
-        infer_timeouts(&mut account, timeline.shortest_round_trip());
+    if !timeline.is_at_sender || timeline.is_numbered {
+        infer_timeouts(&mut account, timeline);
     }
     account.timeouts = account.count(Waited::Timeout) as u32;
     account
@@ -359,14 +372,27 @@ fn forgive_repetitions(account: &mut Account, timeline: &Timeline) {
     }
 }
 
-/// Recognises timeouts whose lost segments were not captured: rare silences of nearly equal length in an
-/// exchange that is prompt otherwise.
-fn infer_timeouts(account: &mut Account, trip: u64) {
+/// Recognises timeouts whose lost segments were not captured: silences after which a packet is missing or,
+/// if the sender does not number its packets, rare silences of nearly equal length in an exchange that is
+/// prompt otherwise.
+fn infer_timeouts(account: &mut Account, timeline: &Timeline) {
+    let trip = timeline.shortest_round_trip();
     let is_idle = |wait: &Wait| {
         use Waited::{Application, Idle, Sending, ThinkTime};
         matches!(wait.waited, Application | Sending | ThinkTime | Idle)
     };
     let least = 190 * MILLISECOND + trip / 2;
+    if timeline.is_numbered {
+        // The packet that was lost is missing.
+        let ends: BTreeSet<u32> =
+            timeline.sends.iter().filter(|send| send.missing > 0).map(|send| send.number).collect();
+        for wait in account.waits.iter_mut().filter(|wait| is_idle(wait) && wait.nanos >= least) {
+            if wait.packets[2].is_some_and(|number| ends.contains(&number)) {
+                wait.waited = Waited::Timeout;
+            }
+        }
+        return;
+    }
     // After a timeout, one segment is sent; an application that resumes may send many.
     let is_silence = |wait: &Wait, next: Option<&Wait>| {
         is_idle(wait) && wait.nanos >= least && next.is_none_or(|next| next.nanos > trip / 2)
@@ -381,8 +407,9 @@ fn infer_timeouts(account: &mut Account, trip: u64) {
         .filter(|wait| is_idle(wait) && (2 * trip + 40 * MILLISECOND..least).contains(&wait.nanos));
     let Some(shortest) = silences.iter().min() else { return };
     let alike = silences.iter().filter(|silence| **silence < shortest + shortest / 5).count();
+    let is_timer = *shortest < TIMER_MIN_MAX + 2 * trip;
     let is_rare = silences.len() * 3 < account.waits.len() && middling.count() * 4 <= silences.len();
-    if silences.len() >= 3 && is_rare && alike * 10 >= silences.len() * 6 {
+    if silences.len() >= 3 && is_timer && is_rare && alike * 10 >= silences.len() * 6 {
         for place in places {
             account.waits[place].waited = Waited::Timeout;
         }
@@ -441,7 +468,8 @@ fn new_segment(timeline: &Timeline, state: &State, gap: &Gap, index: usize, befo
     }
     // Away from the sender, the segments that were lost are not seen. After a timeout, the sender repeats
     // one, and waits for its acknowledgement (RFC 5681 §3.1); an application that resumes sends more.
-    if !timeline.is_at_sender && !gap.was_closed && before.bytes >= timeline.mss && bytes >= timeline.mss {
+    let may_be_lost = !timeline.is_at_sender && (send.missing > 0 || !timeline.is_numbered);
+    if may_be_lost && !gap.was_closed && before.bytes >= timeline.mss && bytes >= timeline.mss {
         let next = timeline.sends.get(index + 1).map_or(u64::MAX, |next| next.at - at);
         let silence = timeline.silence_before(at).min(whole);
         if silence >= TIMEOUT_MIN.max(trip + trip / 4) && next > trip / 2 {

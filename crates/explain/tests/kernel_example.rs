@@ -42,6 +42,13 @@ fn the_time_that_a_server_takes_is_measured_at_either_end() {
 }
 
 #[test]
+fn a_single_segment_takes_a_round_trip() {
+    let (_, one) = explained("no_response.pcap");
+    let most = one.directions[0].bytes as f64 * 8e3 / one.rtt_ms.expect("it is known");
+    assert!((1.0..=most + 1.0).contains(&one.directions[0].bits_per_second), "{one}");
+}
+
+#[test]
 fn the_causes_of_kernel_connections_are_found() {
     for (name, cause) in [
         ("healthy.pcap", None),
@@ -65,6 +72,14 @@ fn the_causes_of_kernel_connections_are_found() {
         ("path_mtu-offload.pcap", Some(Cause::PathMtu)),
         ("path_mtu-client.pcap", Some(Cause::PathMtu)),
         ("no_response.pcap", Some(Cause::NoResponse)),
+        // A path of 576 bytes: ICMP told the sender so, after its first flight was lost.
+        ("small_mss-discovery.pcap", Some(Cause::SmallMss)),
+        ("small_mss-discovery-offload.pcap", Some(Cause::SmallMss)),
+        // A policer of 8 Mbit/s, at a sender whose network card cuts segments.
+        ("policing-offload.pcap", Some(Cause::Policing)),
+        // Answers are lost before the place of the capture, next to the server; and pauses of 0.8 s.
+        ("retransmission_timeout-answers.pcap", Some(Cause::RetransmissionTimeout)),
+        ("healthy-idle-jitter.pcap", None),
         ("refused.pcap", Some(Cause::Refused)),
         ("no_handshake.pcap", Some(Cause::NoHandshake)),
         ("retransmission_timeout-syn.pcap", Some(Cause::RetransmissionTimeout)),

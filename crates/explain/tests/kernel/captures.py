@@ -385,9 +385,17 @@ def write(file, packets):
     os.rename(file + ".part", file)
 
 
+def is_full(packets, rate):
+    """Returns whether a link of this rate was busy for nine tenths of the time."""
+    times = [at for at, _ in packets]
+    bits = sum(len(packet) for _, packet in packets) * 8
+    return bool(times) and bits >= 0.9 * rate * (max(times) - min(times)) / 1e9
+
+
 def capture(directory, cause, seed, worker):
     file = f"{directory}/{cause}-{seed}.pcap"
-    if os.path.exists(file):
+    full = f"{directory}/path_full-{seed}.pcap"
+    if os.path.exists(file) or cause == "congestion" and os.path.exists(full):
         return
     case = Case(cause, seed)
     addresses = ["10.99.0.1", "10.99.0.2"]
@@ -423,6 +431,8 @@ def capture(directory, cause, seed, worker):
         "middle": [(at - early, packet) for side in (0, 1) for at, packet in left[side]],
     }[case.at]
     packets.sort(key=lambda packet: packet[0])
+    if cause == "congestion" and is_full(left[0], case.rate):
+        file = full
     if packets:
         write(file, packets)
 

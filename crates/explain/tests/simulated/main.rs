@@ -20,7 +20,19 @@ fn simulated() -> Vec<Cause> {
 }
 
 #[test]
+fn a_bulk_transfer_that_fills_a_link_is_not_slow() {
+    let mut losses = 0;
+    for seed in 0..12 {
+        let report = kiban_explain::explain(&scenarios::full(seed).run()).expect("a capture");
+        let one = &report.connections[0];
+        losses += one.directions.iter().map(|direction| direction.retransmits).sum::<u32>();
+        assert!(!one.is_slow(), "{seed}: {one}");
+    }
+    assert!(losses > 100, "{losses}");
+}
+
+#[test]
 fn the_causes_of_simulated_connections_are_found() {
     let run = |cause, seed| scenarios::scenario(cause, seed).run();
-    Set { causes: simulated(), run, first: [0, 7001], each: 24, floor: 0.8 }.check();
+    Set { causes: simulated(), run, first: [0, 11001], each: 24, floor: 0.8 }.check();
 }

@@ -93,6 +93,12 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
             s.job = Job::Paused { count: 15 + draw.0.below(30) as usize, bytes, pause };
         }
         Some(Cause::Congestion) => {
+            // A path that a few segments fill is full in spite of its losses.
+            let rate = draw.number(20 * MBIT, 100 * MBIT);
+            let one_way = Duration::from_micros(draw.number(12_000, 40_000));
+            let opens = s.sender_opens;
+            s = plain(draw, seed, rate, one_way);
+            s.sender_opens = opens;
             if draw.one_in(2) {
                 s.there.impairment =
                     ImpairmentConfig { loss: 0.003 + draw.0.unit() * 0.02, ..ImpairmentConfig::NONE };
@@ -195,6 +201,20 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
             s.job = Job::Bulk(queue as usize * (6 + draw.0.below(8) as usize));
         }
     }
+    s
+}
+
+/// Returns a bulk transfer over a link whose queue is as deep as the path or half as deep: whatever is lost
+/// there, the link is always busy.
+pub(crate) fn full(seed: u64) -> Scenario {
+    let mut draw = Draw(SimRng::from_seed(seed * 64 + 63));
+    let (rate, one_way) =
+        (draw.number(5 * MBIT, 40 * MBIT), Duration::from_micros(draw.number(5_000, 20_000)));
+    let mut s = plain(&mut draw, seed, rate, one_way);
+    let product = product(rate, one_way);
+    s.there.packets_max = (product / 1500 / (1 + seed / 6)).max(10) as usize;
+    (s.sender.send_buffer_bytes, s.receiver.receive_buffer_bytes) = (8 * product as u32, 4 * product as u32);
+    s.job = Job::Bulk(rate as usize / 8 * 4);
     s
 }
 
