@@ -604,7 +604,9 @@ mod tests {
                     view.scrolled += view.area.height;
                     shown += &screen(&samples, &mut view, size);
                 }
-                words.iter().for_each(|words| drop(place(&shown, words)));
+                for words in words {
+                    place(&shown, words);
+                }
                 let lines = tables(&samples, &view, size.0);
                 let widest = lines.iter().map(|(line, _)| line.width()).max().unwrap_or(0);
                 assert!(widest <= usize::from(size.0), "{widest} of {size:?}:\n{shown}");
