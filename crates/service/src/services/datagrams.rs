@@ -55,6 +55,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of datagrams taken from a program before other work has a turn.
 const TURN_DATAGRAMS: usize = 64;
@@ -75,8 +76,9 @@ struct ProgramSocket {
     shared_by: Option<u32>,
     /// The groups that it has joined, each with the address of an interface.
     groups: Vec<(IpAddr, IpAddr)>,
-    /// Whether the program gets errors about datagrams to all addresses.
-    takes_errors: bool,
+    /// Whether the program gets errors about datagrams to all addresses. The shard that takes the program's
+    /// datagrams sets it, and shard 0 has the errors. It is shared, so that nothing queues between them.
+    takes_errors: Arc<AtomicBool>,
     socket: Arc<Peer>,
     /// Whether this is a copy of a socket of shard 0.
     is_copy: bool,
@@ -98,19 +100,11 @@ pub(super) enum Change {
         v6_only: bool,
         shared_by: Option<u32>,
         socket: Arc<Peer>,
+        takes_errors: Arc<AtomicBool>,
     },
     Unbind {
         number: u64,
     },
-}
-
-/// What a shard that takes a program's datagrams tells shard 0.
-#[derive(Clone, Copy)]
-pub(super) enum Notice {
-    /// Whether the program gets errors about datagrams to all addresses.
-    TakesErrors(bool),
-    /// The shard has no copy, so that shard 0 must take the datagrams.
-    CannotTake,
 }
 
 impl ProgramSocket {
@@ -124,7 +118,7 @@ impl ProgramSocket {
             reuse_address: false,
             shared_by: None,
             groups: Vec::new(),
-            takes_errors: false,
+            takes_errors: Arc::default(),
             socket,
             is_copy: false,
             takes: false,
@@ -183,8 +177,8 @@ pub(super) struct Datagrams {
     room: Box<[u8]>,
     /// Changes that the copies on other shards do not know yet.
     changes: Vec<Change>,
-    /// What shard 0 does not know yet about sockets whose datagrams this shard takes.
-    notices: Vec<(u64, Notice)>,
+    /// Sockets whose datagrams this shard should take, but cannot: it has no copy. Shard 0 does not know yet.
+    not_taken: Vec<u64>,
     /// Spreads datagrams over the sockets that share an address.
     hash: RandomState,
 }
@@ -199,7 +193,7 @@ impl Datagrams {
             sockets: BTreeMap::new(),
             room: vec![0; DATAGRAM_HEADER_BYTES + DATAGRAM_BYTES_MAX].into(),
             changes: Vec::new(),
-            notices: Vec::new(),
+            not_taken: Vec::new(),
             hash,
         }
     }
@@ -214,15 +208,15 @@ impl Datagrams {
         std::mem::take(&mut self.changes)
     }
 
-    /// Takes what shard 0 does not know yet.
-    pub(super) fn take_notices(&mut self) -> Vec<(u64, Notice)> {
-        std::mem::take(&mut self.notices)
+    /// Returns the sockets whose datagrams this shard cannot take, as far as shard 0 does not know them yet.
+    pub(super) fn take_not_taken(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.not_taken)
     }
 
     /// Applies a change of shard 0's sockets to the copies on this shard.
     pub(super) fn copy(&mut self, change: Change, host: &mut Host<'_>, files: &EpollSet) {
         match change {
-            Change::Bind { number, taker, local, v6_only, shared_by, socket } => {
+            Change::Bind { number, taker, local, v6_only, shared_by, socket, takes_errors } => {
                 let takes = taker == self.shard.0;
                 let shared = self.sockets.values().find(|its| its.local == local).map(|its| its.id);
                 // Without a copy, shard 0 gets the datagrams.
@@ -230,10 +224,11 @@ impl Datagrams {
                 let mut copy = bound.map(|id| ProgramSocket::new(id, local, socket));
                 if let Some(copy) = &mut copy {
                     (copy.is_copy, copy.shared_by) = (true, shared_by);
+                    copy.takes_errors = takes_errors;
                     copy.takes = takes && copy.watch(number, files, takes).is_ok();
                 }
                 if takes && !copy.as_ref().is_some_and(|copy| copy.takes) {
-                    self.notices.push((number, Notice::CannotTake));
+                    self.not_taken.push(number);
                 }
                 self.sockets.extend(copy.map(|copy| (number, copy)));
             }
@@ -241,18 +236,12 @@ impl Datagrams {
         }
     }
 
-    /// Handles what the shard that takes a program's datagrams says about its socket.
-    pub(super) fn on_notice(
-        &mut self,
-        (number, notice): (u64, Notice),
-        host: &mut Host<'_>,
-        files: &EpollSet,
-    ) {
+    /// Takes the datagrams of a socket whose shard cannot take them.
+    pub(super) fn take_over(&mut self, number: u64, host: &mut Host<'_>, files: &EpollSet) {
         let Some(socket) = self.sockets.get_mut(&number) else { return };
-        match notice {
-            Notice::TakesErrors(takes) => socket.takes_errors = takes,
-            Notice::CannotTake if socket.watch(number, files, true).is_ok() => socket.takes = true,
-            Notice::CannotTake => self.remove(number, host, files),
+        match socket.watch(number, files, true) {
+            Ok(()) => socket.takes = true,
+            Err(_) => self.remove(number, host, files),
         }
     }
 
@@ -296,8 +285,17 @@ impl Datagrams {
         }
         self.next_taker = (taker + 1) % shards;
         let socket = Arc::new(socket);
-        self.changes.push(Change::Bind { number, taker, local, v6_only, shared_by, socket: socket.clone() });
         let own = ProgramSocket::new(id, local, socket);
+        let (socket, takes_errors) = (own.socket.clone(), own.takes_errors.clone());
+        self.changes.push(Change::Bind {
+            number,
+            taker,
+            local,
+            v6_only,
+            shared_by,
+            socket,
+            takes_errors,
+        });
         let watched = Some(watched);
         let own = ProgramSocket { v6_only, user, reuse_address, shared_by, takes, watched, ..own };
         self.sockets.insert(number, own);
@@ -465,10 +463,7 @@ impl Datagrams {
                     (DatagramInfo { remote, local, traffic_class, hop_limit }, payload)
                 }
                 Some((DatagramHeader::Settings { takes_errors }, [])) => {
-                    program.takes_errors = takes_errors;
-                    if program.is_copy {
-                        self.notices.push((number, Notice::TakesErrors(takes_errors)));
-                    }
+                    program.takes_errors.store(takes_errors, Ordering::Relaxed);
                     continue;
                 }
                 _ => {
@@ -521,7 +516,7 @@ impl Datagrams {
             let there = || self.sockets.values().filter(|its| its.id == socket).filter(reports);
             let program = there()
                 .find(|program| program.remote == Some(remote))
-                .or_else(|| there().find(|program| program.remote.is_none() && program.takes_errors));
+                .or_else(|| there().find(|program| program.remote.is_none() && program.takes_errors.load(Ordering::Relaxed)));
             if let (Some(program), Some(why)) = (program, reason(kind, remote)) {
                 let icmp = Some(report(kind, reporter));
                 // If the socket is full, the error is lost, as in the network.

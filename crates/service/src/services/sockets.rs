@@ -33,7 +33,7 @@
 
 use super::clients::{Entrance, LISTENER, admit, process_of, user_of};
 use super::counters::ServiceCounters;
-use super::datagrams::{Change, Datagrams, Notice};
+use super::datagrams::{Change, Datagrams};
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
@@ -135,8 +135,8 @@ enum Handed {
     /// A change of shard 0's datagram sockets.
     Datagrams(Change),
     SetRemote(RemoteChange),
-    /// For shard 0: what another shard has learned about a datagram socket.
-    Notice(u64, Notice),
+    /// For shard 0: another shard cannot take the datagrams of this socket.
+    NotTaken(u64),
 }
 
 /// The link of the part of the service on one shard to the others.
@@ -746,12 +746,12 @@ impl Sockets {
 
     /// Passes changes of datagram sockets to the other shards.
     fn pass_changes(&mut self) {
-        let (changes, notices) = (self.datagrams.take_changes(), self.datagrams.take_notices());
+        let (changes, not_taken) = (self.datagrams.take_changes(), self.datagrams.take_not_taken());
         if self.is_first_shard() {
             changes.iter().for_each(|change| self.pass_to_all(|| Handed::Datagrams(change.clone())));
         }
         if let Some(link) = &self.link {
-            notices.into_iter().for_each(|(number, notice)| link.pass(0, Handed::Notice(number, notice)));
+            not_taken.into_iter().for_each(|number| link.pass(0, Handed::NotTaken(number)));
         }
     }
 
@@ -777,7 +777,7 @@ impl Sockets {
                 self.pass_remote(change);
             }
             Handed::Datagrams(change) => self.datagrams.copy(change, host, &self.files),
-            Handed::Notice(number, notice) => self.datagrams.on_notice((number, notice), host, &self.files),
+            Handed::NotTaken(number) => self.datagrams.take_over(number, host, &self.files),
         }
     }
 }

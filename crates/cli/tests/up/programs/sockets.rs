@@ -123,6 +123,14 @@ fn datagram_sockets_of_several_processes_share_a_port() {
 }
 
 #[test]
+fn settings_of_datagram_sockets_do_not_queue_on_the_board() {
+    if enter() {
+        let config = format!("shards = 2\n{PORT}{SOCKETS}");
+        succeeds_on(&config, "run-settings-flood", include_str!("python/settings_flood.py"));
+    }
+}
+
+#[test]
 fn datagram_sockets_join_and_leave_groups() {
     if enter() {
         succeeds("run-groups", include_str!("python/groups.py"));
