@@ -19,6 +19,7 @@
 //! | [`exposure`], [`lines`], [`thread`] | private files below a served directory; log rate limiting; threads
 //! whose start can fail |
 //! | [`journal`] | making a file and its name durable with one commit |
+//! | [`limit`] | the limit of open files |
 //! | [`text`] | untrusted text on a terminal |
 //!
 //! ```
@@ -52,7 +53,7 @@ pub mod unix;
 pub mod wait;
 
 pub use clock::Clock;
-pub use files::{exposure, journal, regular};
+pub use files::{exposure, journal, limit, regular};
 pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
 pub use net::{icmp, interface, namespace, origin, packet, resolver, udp};

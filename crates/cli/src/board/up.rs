@@ -60,6 +60,8 @@ impl Up {
             ));
         }
         crate::log::begin(plan.log_json);
+        // Each socket of a program is an open file.
+        kiban_os::limit::raise();
         // If the port is in use, fail before changing anything.
         let figures = MetricsListener::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;

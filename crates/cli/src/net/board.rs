@@ -7,7 +7,6 @@ use kiban_service::config::Forwarded;
 use kiban_service::control::{ControlServer, MetricsListener};
 use kiban_service::requests::Request;
 use kiban_service::{Plan, Running};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -100,11 +99,7 @@ fn sessions_max(options: &Options) -> Result<u64, String> {
     let ports = (count(&options.tcp) + count(&options.udp) + of_guest) as u64;
     let has_callers = options.uses_namespace() && !(options.udp.is_empty() && options.guest_udp.is_empty());
     let others = OTHER_FILES + if has_callers { CALLER_FILES } else { 0 };
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // If this fails, the old limit stays.
-    let _ = setrlimit(Resource::Nofile, limit);
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let files = kiban_os::limit::raise();
     let is_auto = |ports: &Forwarded| matches!(ports, Forwarded::Auto);
     if ports + SESSIONS_MIN > files && !options.forwarded().all(is_auto) {
         return Err(format!(

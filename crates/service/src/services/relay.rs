@@ -257,9 +257,28 @@ impl Relays {
         counters: &mut ServiceCounters,
         now: Instant,
     ) -> Option<SessionSlot> {
+        self.take_slot_beside(0, peer, host, counters, now)
+    }
+
+    /// Returns how many slots a new connection to a port must leave free, so that connections to one port do
+    /// not take the slots of all others.
+    pub(super) fn reserve_beside(&self, port: u16) -> usize {
+        let is_to_it = |relay: &&Relay| relay.ends.is_some_and(|(local, _)| local.port() == port);
+        self.slots.reserve(|| self.relays.values().filter(is_to_it).count())
+    }
+
+    /// Takes a slot as [`Relays::take_slot`] does, and leaves `keeps` slots free.
+    pub(super) fn take_slot_beside(
+        &mut self,
+        keeps: usize,
+        peer: Option<IpAddr>,
+        host: &mut Host<'_>,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) -> Option<SessionSlot> {
         self.slots.set_now(now);
         let relays = self.relays.iter().map(|(id, relay)| (*id, &relay.slot, relay.moved_at));
-        let found = self.slots.take(peer.map(Into::into), relays, host);
+        let found = self.slots.take(peer.map(Into::into), keeps, relays, host);
         let Some((slot, displaced)) = found else {
             counters.refused += 1;
             return None;

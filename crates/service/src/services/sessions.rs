@@ -60,7 +60,7 @@ impl<S> Sessions<S> {
             let (slot, moved_at) = of(session);
             (*id, slot, moved_at)
         });
-        let Some((slot, displaced)) = self.slots.take(Some(remote.ip().into()), sessions, host) else {
+        let Some((slot, displaced)) = self.slots.take(Some(remote.ip().into()), 0, sessions, host) else {
             counters.refused += 1;
             let _ = host.abort(stream);
             return None;

@@ -19,6 +19,8 @@
 //!           free.
 //! Host      Sessions opened by programs on this host belong to no address, and are never closed to make
 //!           room. In a tie, such a program is treated like a caller from a new address.
+//! Reserve   the caller may leave slots free for others: to it, the service is full when no more than those
+//!           are free (`take`).
 //! Limits    Addresses that all transfer `EARNING_BYTES` per tenure keep their slots.
 //! Cost      Two ordered sets of addresses. Byte counts are read from TCP only in a tie, at most once a
 //!           second. Sessions are searched only when one has to be closed. To cause either, a caller must
@@ -180,15 +182,16 @@ impl SessionSlots {
 
     /// Takes a slot for a new session with a peer at `net`, or with a program on this host (`None`). Returns
     /// the slot; and if a session must be closed to free it, also that session's stream. Returns `None` if
-    /// the new session is refused. `sessions` lists the existing sessions: stream, slot, and time of the last
-    /// data transfer.
+    /// the new session is refused. `keeps` slots stay free for others. `sessions` lists the existing
+    /// sessions: stream, slot, and time of the last data transfer.
     pub(super) fn take<'a>(
         &self,
         net: Option<PeerNet>,
+        keeps: usize,
         sessions: impl Iterator<Item = (StreamId, &'a SessionSlot, Instant)> + Clone,
         host: &mut Host<'_>,
     ) -> Option<(SessionSlot, Option<StreamId>)> {
-        let displaced = if !self.are_taken() {
+        let displaced = if self.free() > keeps {
             None
         } else {
             let loses = self.loser(net, sessions.clone(), host)?;
@@ -200,7 +203,18 @@ impl SessionSlots {
 
     /// Returns whether no slot is free.
     pub(super) fn are_taken(&self) -> bool {
-        self.accounts.borrow().taken >= self.most
+        self.free() == 0
+    }
+
+    fn free(&self) -> usize {
+        self.most.saturating_sub(self.accounts.borrow().taken)
+    }
+
+    /// Returns how many slots must stay free for others when `taken` slots are of one kind: an eighth of all
+    /// if the kind has more than half.
+    pub(super) fn reserve(&self, taken: impl FnOnce() -> usize) -> usize {
+        let reserve = self.most / 8;
+        if self.free() <= reserve && taken() > self.most / 2 { reserve } else { 0 }
     }
 
     fn give(&self, net: Option<PeerNet>) -> SessionSlot {

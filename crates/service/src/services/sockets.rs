@@ -45,6 +45,7 @@ use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, Steering, StreamId};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::Waker;
+use kiban_os::limit;
 use kiban_os::lines::ClientLog;
 use kiban_os::unix::{Listener as UnixListener, Peer};
 use kiban_tcpip::tcp::CongestionControl;
@@ -68,6 +69,10 @@ const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of channels.
 const CHANNELS_MAX: usize = 256;
+/// Open files that are not sessions or listeners: links, requests and channels.
+const OTHER_FILES: u64 = 512;
+/// The number of sessions however few files the process may open.
+const SESSIONS_MIN: usize = 16;
 /// The maximum number of clients accepted in one call.
 const CALLERS_MAX: usize = 64;
 /// The maximum number of pending Fast Open connections of a listener (Linux: `net.core.somaxconn`).
@@ -179,6 +184,13 @@ pub struct Sockets {
     ready: Vec<u64>,
 }
 
+/// Returns the sessions of one of `parts` for which a process that may open `files` has room. There can be as
+/// many listeners.
+fn sessions_by_files(files: u64, parts: usize) -> usize {
+    let rest = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+    (rest / 2 / parts).max(SESSIONS_MIN)
+}
+
 fn packets() -> SocketFlags {
     SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
 }
@@ -193,6 +205,11 @@ impl Sockets {
         let (link, hash) = link.map(|Link { link, hash }| (link, hash)).unzip();
         let hash = hash.unwrap_or_default();
         let shard = link.as_ref().map_or((0, 1), |link: &ShardLink<_>| (link.number(), link.parts()));
+        let sessions_max = bounds.sessions_max.min(sessions_by_files(limit::current(), shard.1));
+        if sessions_max < bounds.sessions_max {
+            tracing::warn!(sessions_max, "fewer `sessions`: the process may open too few files (ulimit -Hn)");
+        }
+        let bounds = SessionLimits { sessions_max, ..bounds };
         Ok(Sockets {
             path,
             bounds,
@@ -642,7 +659,9 @@ impl Sockets {
         host: &mut Host<'_>,
         now: Instant,
     ) {
-        let Some(slot) = self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now) else {
+        let port = self.listeners.get(&listener).map_or(0, |listener| listener.place.local.port());
+        let (keeps, peer) = (self.relays.reserve_beside(port), Some(remote.ip()));
+        let Some(slot) = self.relays.take_slot_beside(keeps, peer, host, &mut self.counters, now) else {
             let _ = host.abort(stream);
             return;
         };

@@ -14,7 +14,7 @@
 use kiban_os::unix::{inherited_file, receive_file, send_file};
 use kiban_sandbox::{OnRefusal, Sandbox};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use socket2::{Domain, Socket, Type};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -194,10 +194,7 @@ pub fn serve_namespace(mut socket: UnixStream) -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let tables = TABLES.map(|table| File::open(table).ok());
     // Files in flight are limited by the soft limit of open files (unix(7), ETOOMANYREFS).
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // If this fails, the old limit stays.
-    let _ = setrlimit(Resource::Nofile, limit);
+    kiban_os::limit::raise();
     let _sandbox = Sandbox::enter(&[], OnRefusal::Error)?;
     socket.write_all(&[1])?;
     loop {
