@@ -121,6 +121,11 @@ impl Peer {
         self.over.as_deref().unwrap_or(self)
     }
 
+    /// Returns whether the client has received its end over another socket.
+    pub fn is_over_another(&self) -> bool {
+        self.over.is_some()
+    }
+
     pub(super) fn with(socket: OwnedFd, may_hold_files: bool, closer: Closer) -> io::Result<Peer> {
         let prepared = rustix::net::sockopt::socket_type(&socket).and_then(|kind| {
             rustix::net::sockopt::set_socket_oobinline(&socket, true)?;

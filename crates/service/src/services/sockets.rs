@@ -27,7 +27,10 @@
 //!                  the last to listen: a handshake never begins on shard 0, for a shard that does not listen
 //!                  yet, and ends on that shard.
 //! Channels         a program that gives up root can no longer connect to the socket. It has opened a channel
-//!                  before, on which it gets connections from the board ([`Request::Channel`]).
+//!                  before, on which it gets connections from the board ([`Request::Channel`]). At most
+//!                  `CHANNEL_ASKERS_MAX` connections of a channel wait for their requests. Then it has to
+//!                  wait until there is a request, or until one has been idle for `IDLE_TIME`, which is
+//!                  disconnected. Connections over channels take no places of those by path.
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
@@ -64,9 +67,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const RELAYS: u64 = 1 << 62;
-/// The maximum number of concurrent requests, and the timeout of each.
+/// The maximum number of concurrent requests by path, and of those over channels; and the timeout of each.
 const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The maximum number of concurrent requests over one channel. If there are as many, one that has not been
+/// sent within this time makes room.
+const CHANNEL_ASKERS_MAX: usize = 16;
+const IDLE_TIME: Duration = Duration::from_secs(1);
 /// The maximum number of channels.
 const CHANNELS_MAX: usize = 256;
 /// Open files that are not sessions or listeners: links, requests and channels.
@@ -98,6 +105,23 @@ struct ProgramListener {
     /// The board's end of the pair; the program holds the other end. All shards send connections on it, and
     /// shard 0 watches for its end.
     socket: Arc<Peer>,
+}
+
+/// A client that has not sent its request.
+struct Asker {
+    socket: Peer,
+    owner: Owner,
+    until: Instant,
+    /// The channel over which it has received its connection.
+    channel: Option<u64>,
+}
+
+/// A connection on which clients get others.
+struct Channel {
+    socket: Arc<Peer>,
+    owner: Owner,
+    /// Whether it is not watched, because its clients have all places.
+    is_paused: bool,
 }
 
 /// A client that has sent its request.
@@ -166,8 +190,8 @@ pub struct Sockets {
     bounds: SessionLimits,
     files: EpollSet,
     entrance: Entrance<UnixListener>,
-    askers: BTreeMap<u64, (Peer, Owner, Instant)>,
-    channels: BTreeMap<u64, (Arc<Peer>, Owner)>,
+    askers: BTreeMap<u64, Asker>,
+    channels: BTreeMap<u64, Channel>,
     /// The parts on other shards, if the board is divided.
     link: Option<ShardLink<Handed>>,
     /// The shard to which the next stream is passed.
@@ -239,21 +263,22 @@ impl Sockets {
         for _ in 0..CALLERS_MAX {
             let Some(socket) = self.entrance.next(&self.files, UnixListener::accept) else { return };
             let owner = Owner::process(process_of(&socket));
-            self.add_asker(socket, owner, now);
+            self.add_asker(socket, owner, None, now);
         }
     }
 
     /// Waits for the request of a client. Returns whether the client is admitted.
-    fn add_asker(&mut self, socket: Peer, owner: Owner, now: Instant) -> bool {
+    fn add_asker(&mut self, socket: Peer, owner: Owner, channel: Option<u64>, now: Instant) -> bool {
         let number = self.next;
         self.next += 1;
         let watch = || self.files.watch(&socket, number, Interest::READ);
-        if let Err(why) = admit("requests", self.askers.len(), ASKERS_MAX, watch) {
+        let others = self.askers.values().filter(|asker| asker.channel.is_some() == channel.is_some());
+        if let Err(why) = admit("requests", others.count(), ASKERS_MAX, watch) {
             self.lines.log_disconnect(socket.connected(), why);
             self.counters.refused += 1;
             return false;
         }
-        self.askers.insert(number, (socket, owner, now + PATIENCE));
+        self.askers.insert(number, Asker { socket, owner, until: now + PATIENCE, channel });
         true
     }
 
@@ -261,7 +286,10 @@ impl Sockets {
     fn add_channel(&mut self, Caller { number, socket, owner }: Caller) {
         let watch = || self.files.watch(&socket, number, Interest::READ);
         match admit("channels", self.channels.len(), CHANNELS_MAX, watch) {
-            Ok(()) => drop(self.channels.insert(number, (Arc::new(socket), owner))),
+            Ok(()) => {
+                let channel = Channel { socket: Arc::new(socket), owner, is_paused: false };
+                self.channels.insert(number, channel);
+            }
             Err(why) => {
                 self.lines.log_disconnect(socket.connected(), why);
                 self.counters.refused += 1;
@@ -269,9 +297,44 @@ impl Sockets {
         }
     }
 
+    /// Returns whether there is room for another connection over a channel. If necessary, disconnects one
+    /// that has been idle.
+    fn has_room_over(&mut self, channel: u64, now: Instant) -> bool {
+        let mut counts = BTreeMap::<u64, usize>::new();
+        for channel in self.askers.values().filter_map(|asker| asker.channel) {
+            *counts.entry(channel).or_default() += 1;
+        }
+        let full = match counts.get(&channel) {
+            Some(&own) if own >= CHANNEL_ASKERS_MAX => channel,
+            _ if counts.values().sum::<usize>() < ASKERS_MAX => return true,
+            _ => counts.iter().max_by_key(|(_, count)| **count).map_or(channel, |(&most, _)| most),
+        };
+        let oldest = self.askers.iter().find(|(_, asker)| asker.channel == Some(full));
+        let idle = oldest.filter(|(_, asker)| asker.until <= now + (PATIENCE - IDLE_TIME));
+        let Some((&idle, Asker { socket, .. })) = idle else { return false };
+        let why = format!("no request within {} s, and others wait", IDLE_TIME.as_secs());
+        self.lines.log_disconnect(socket.connected(), why);
+        let _ = self.files.forget(socket);
+        self.askers.remove(&idle);
+        true
+    }
+
+    /// Watches channels again that had to wait for room.
+    fn resume_channels(&mut self) {
+        for (&number, channel) in self.channels.iter_mut().filter(|(_, channel)| channel.is_paused) {
+            channel.is_paused = self.files.watch(&*channel.socket, number, Interest::READ).is_err();
+        }
+    }
+
     /// Handles a request for a connection on a channel, or the channel's end.
     fn on_channel(&mut self, number: u64, now: Instant) {
-        let Some((channel, owner)) = self.channels.get(&number).cloned() else { return };
+        let has_room = self.has_room_over(number, now);
+        let Some(Channel { socket, owner, is_paused }) = self.channels.get_mut(&number) else { return };
+        if !has_room {
+            *is_paused = self.files.forget(&**socket).is_ok();
+            return;
+        }
+        let (channel, owner) = (socket.clone(), *owner);
         let mut entry = [0; ENTRY_BYTES];
         let rule = match channel.receive(&mut entry) {
             Ok(ENTRY_BYTES) if Request::read(&entry) == Some(Request::Channel) => {
@@ -279,7 +342,7 @@ impl Sockets {
                     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
                 let made = pair.map_err(io::Error::from).and_then(|(ours, theirs)| {
                     let ours = Peer::over(channel.clone(), ours)?;
-                    Ok(self.add_asker(ours, owner, now).then_some(theirs))
+                    Ok(self.add_asker(ours, owner, Some(number), now).then_some(theirs))
                 });
                 let (reply, file) = match made.ok().flatten() {
                     Some(file) => (Indication::Option { value: 0 }, Some(file)),
@@ -308,7 +371,7 @@ impl Sockets {
     /// one.
     fn remove_askers(&mut self, now: Option<Instant>) {
         let (files, lines) = (&self.files, &mut self.lines);
-        self.askers.retain(|_, (socket, _, until)| {
+        self.askers.retain(|_, Asker { socket, until, .. }| {
             let stays = now.is_some_and(|now| *until > now);
             if !stays {
                 if now.is_some() {
@@ -325,7 +388,10 @@ impl Sockets {
 
     /// Handles a client that has sent its request or has disconnected.
     fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
-        let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
+        let Some(Asker { socket, owner, channel, .. }) = self.askers.remove(&number) else { return };
+        if channel.is_some() {
+            self.resume_channels();
+        }
         // The socket may be closed later, by another thread, so stop watching it now.
         let _ = self.files.forget(&socket);
         let mut packet = [0; ENTRY_BYTES + FAST_OPEN_BYTES_MAX];
@@ -405,7 +471,9 @@ impl Sockets {
             Request::ConnectFast { local, remote, traffic_class } => {
                 self.connect((owner, local, remote), traffic_class, Some(data), host, now)
             }
-            Request::Channel => return self.add_channel(Caller { number, socket, owner }),
+            Request::Channel if !socket.is_over_another() => {
+                return self.add_channel(Caller { number, socket, owner });
+            }
             Request::Listen { local, shares, v6_only, .. } => {
                 let shared_by = if shares { user() } else { None };
                 let place = ListenAt { local, v6_only, shared_by };
@@ -873,6 +941,7 @@ impl Service for Sockets {
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
         self.entrance.look(&self.files);
         self.remove_askers(Some(now));
+        self.resume_channels();
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
@@ -888,8 +957,8 @@ impl Service for Sockets {
         self.is_closed = true;
         self.entrance.close();
         self.remove_askers(None);
-        for (channel, _) in std::mem::take(&mut self.channels).into_values() {
-            let _ = self.files.forget(&*channel);
+        for channel in std::mem::take(&mut self.channels).into_values() {
+            let _ = self.files.forget(&*channel.socket);
         }
         for listener in std::mem::take(&mut self.listeners).into_values() {
             let _ = self.files.forget(&*listener.socket);
