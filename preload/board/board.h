@@ -66,6 +66,8 @@ union name {
 #define OPTIONS 24
 struct known {
     uint64_t device, inode;
+    /* Proves to the board that the program has the socket (token_of()); 0 if it has none. */
+    uint64_t token;
     union name name[2];
     /* is_late: a helper process waits for the board's reply (connect_by_helper()). */
     int domain, was_bound, is_late;
@@ -141,9 +143,10 @@ bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
 int connect_by_path(int socket);
 int patience_of(int fd);
-int begin_to_ask(int socket, const struct entry *entry);
+int begin_to_ask(int socket, const struct entry *entry, uint64_t token);
 int begin_to_ask_with(int socket, const struct entry *entry, const struct msghdr *data, size_t *bytes);
-int ask(const struct entry *entry, struct entry *reply, int *file);
+int ask(const struct entry *entry, uint64_t token, struct entry *reply, int *file);
+uint64_t token_of(int fd);
 bool has_answer(int asker, int wait_ms);
 int answer_soon(int asker, struct entry *reply, int *file, int wait_ms);
 bool is_blocking(int fd);

@@ -100,11 +100,11 @@ static int fate_of(const struct known *known, bool waits) {
     put(&entry, REMOTE, &known->name[REMOTE]);
     int file = -1, error, asker;
     if (waits) {
-        error = ask(&entry, &reply, &file);
+        error = ask(&entry, known->token, &reply, &file);
     } else if ((asker = new_asker(SOCK_NONBLOCK)) < 0) {
         error = errno;
     } else {
-        error = begin_to_ask(asker, &entry);
+        error = begin_to_ask(asker, &entry, known->token);
         error = error ? error : answer_soon(asker, &reply, &file, PROMPT_MS);
         close(asker);
     }
@@ -257,7 +257,7 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
     if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shares, &length))
         entry.code = shares != 0;
     entry.code |= is_v6_only(fd) ? LISTENS_V6_ONLY : 0;
-    int file = -1, error = ask(&entry, &reply, &file);
+    int file = -1, error = ask(&entry, 0, &reply, &file);
     if (error)
         return error;
     if ((reply.code == NO_ROUTE || reply.code == BAD_ADDRESS) && !is_unspecified(&entry, LOCAL)) {
@@ -277,6 +277,7 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
     if ((error = replace_file(fd, file)))
         return error;
     known->name[LOCAL] = name_of(&reply, LOCAL, known->domain);
+    known->token = token_of(fd);
     listens = true;
     send_options(known, true);
     return note(fd, *known, state);
@@ -427,6 +428,7 @@ static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, i
         return fail(error);
     connects = true;
     known.name[LOCAL] = name_of(&reply, LOCAL, domain);
+    known.token = token_of(fd);
     send_options(&known, false);
     bool syn_waits = entry.what == ASK_CONNECT_FAST && reply.slot == SYN_WAITS;
     if (syn_waits)

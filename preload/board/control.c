@@ -115,6 +115,9 @@ int set_datagram_option(int fd, struct found *found, int level, int name, const 
     int at = option_of(level, name), number = 0;
     if (is_membership(level, name))
         return set_membership(fd, found, level, name, value, length);
+    /* The option holds the token (token_of()). The board has no pacing. */
+    if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
+        return length < sizeof number ? fail(EINVAL) : value ? 0 : fail(EFAULT);
     if (at < 0)
         return level == SOL_SOCKET && name != SO_TIMESTAMPING ? libc.setsockopt(fd, level, name, value, length)
                                                               : fail(ENOPROTOOPT);
@@ -152,6 +155,9 @@ int get_datagram_option(int fd, const struct found *found, int level, int name, 
         return fail(ENOPROTOOPT);
     if (name == SO_TYPE || name == SO_PROTOCOL || name == SO_DOMAIN)
         return tell(target, length, &value, sizeof value);
+    uint64_t unlimited = UINT64_MAX;
+    if (name == SO_MAX_PACING_RATE && length)
+        return tell(target, length, &unlimited, *length < sizeof unlimited ? sizeof value : sizeof unlimited);
     return libc.getsockopt(fd, level, name, target, length);
 }
 

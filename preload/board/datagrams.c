@@ -113,7 +113,7 @@ bool find_datagrams(int fd, struct found *found) {
     put(&query, LOCAL, &known.name[LOCAL]);
     query.slot = entry.slot;
     int kept = errno, file = -1;
-    if (!ask(&query, &reply, &file) && reply.what == REPLY_ACCEPTED)
+    if (!ask(&query, token_of(fd), &reply, &file) && reply.what == REPLY_ACCEPTED)
         known.name[REMOTE] = name_of(&reply, REMOTE, known.domain);
     errno = kept;
     return !note(fd, known, DATAGRAMS) && find(fd, found);
@@ -125,6 +125,7 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
     struct entry entry = {.what = ASK_BIND}, reply;
     struct entry_name own = {.family = AF_UNIX};
     struct known known = {.domain = family};
+    uint64_t token;
     int file;
     put(&entry, LOCAL, local);
     for (int at = 0; at < 2; at++) {
@@ -147,7 +148,8 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
         if (asker < 0)
             return errno;
         libc.setsockopt(asker, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-        int error = begin_to_ask(asker, &entry);
+        int error = getrandom(&token, sizeof token, 0) == sizeof token ? 0 : ENOBUFS;
+        error = error ? error : begin_to_ask(asker, &entry, token);
         error = error ? error : answer_soon(asker, &reply, &file, PATIENCE_SECONDS * 1000);
         if (error || reply.what != REPLY_LISTENING || reply.code)
             close(asker);
@@ -173,6 +175,8 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
             close(asker);
             return ENOBUFS;
         }
+        /* If this fails, only a process that can connect by path can ask about the socket. */
+        libc.setsockopt(asker, SOL_SOCKET, SO_MAX_PACING_RATE, &token, sizeof token);
         datagrams = true;
         read_datagram_options(fd, known.options);
         apply_datagram_options(asker, &known);
@@ -242,7 +246,7 @@ static int set_remote(int fd, struct found *found, const union name *remote) {
         if (is_loopback(&entry, REMOTE))
             return ENETUNREACH;
     }
-    int error = ask(&entry, &reply, &file);
+    int error = ask(&entry, found->known.token, &reply, &file);
     if (file >= 0)
         close(file);
     if (error || reply.what != REPLY_OPENED)
@@ -297,7 +301,7 @@ int set_membership(int fd, const struct found *found, int level, int name, const
     }
     if (own_entry(fd, &own))
         entry.slot = own.slot;
-    int error = ask(&entry, &reply, &file);
+    int error = ask(&entry, found->known.token, &reply, &file);
     if (file >= 0)
         close(file);
     if (!error && reply.what != REPLY_OPENED)

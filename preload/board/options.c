@@ -175,7 +175,7 @@ static int ask_for_option(uint8_t what, uint8_t code, const struct known *known,
     put(&entry, LOCAL, &known->name[LOCAL]);
     if (!is_listener)
         put(&entry, REMOTE, &known->name[REMOTE]);
-    int error = ask(&entry, &reply, &file);
+    int error = ask(&entry, known->token, &reply, &file);
     if (file >= 0)
         close(file);
     if (!error)
@@ -242,7 +242,7 @@ int query_info(const struct known *known, void *info, socklen_t *bytes) {
         return errno;
     put(&entry, LOCAL, &known->name[LOCAL]);
     put(&entry, REMOTE, &known->name[REMOTE]);
-    int error = begin_to_ask(asker, &entry);
+    int error = begin_to_ask(asker, &entry, known->token);
     ssize_t count = 0;
     if (!error && !has_answer(asker, PATIENCE_SECONDS * 1000))
         error = ENETDOWN;

@@ -228,6 +228,7 @@ int note(int fd, struct known what, enum state state) {
         return EBADF;
     what.inode = is.st_ino;
     what.device = is.st_dev;
+    what.token = token_of(fd);
     uint64_t word = record_of(&what, (uint64_t)state << 24);
     if (!word)
         return ENOBUFS;

@@ -251,7 +251,24 @@ int connect_by_path(int socket) {
     return error;
 }
 
-int begin_to_ask(int socket, const struct entry *entry) { return begin_to_ask_with(socket, entry, NULL, NULL); }
+/* Connects a new socket to the board and sends a request about a socket with this token, or any request with 0. */
+int begin_to_ask(int socket, const struct entry *entry, uint64_t token) {
+    struct iovec part = {&token, sizeof token};
+    struct msghdr data = {.msg_iov = &part, .msg_iovlen = 1};
+    size_t bytes;
+    return begin_to_ask_with(socket, entry, token ? &data : NULL, &bytes);
+}
+
+/* Returns the token of a socket of the board, 0 if it has none. Only those who have a descriptor of the socket can read
+ * the option, which has no effect on Unix sockets. Preserves errno. */
+uint64_t token_of(int fd) {
+    uint64_t token = 0;
+    socklen_t length = sizeof token;
+    int kept = errno;
+    bool is_there = !libc.getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &token, &length) && length == sizeof token;
+    errno = kept;
+    return is_there && token != UINT64_MAX ? token : 0;
+}
 
 /* Connects a new socket to the board and sends a request, followed by data. Its first parts are sent, up to
  * FAST_OPEN_BYTES_MAX; sets `*bytes` to their number. Returns 0, EAGAIN if the board's backlog is full, or another error
@@ -303,14 +320,14 @@ int answer_soon(int asker, struct entry *reply, int *file, int wait_ms) {
 
 /* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if the
  * board is not running or its process is stopped, ECONNABORTED if it closes the connection. */
-int ask(const struct entry *entry, struct entry *reply, int *file) {
+int ask(const struct entry *entry, uint64_t token, struct entry *reply, int *file) {
     int asker = new_asker(0);
     if (asker < 0)
         return errno;
     /* Connecting waits while the board's backlog is full. */
     struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
     libc.setsockopt(asker, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    int error = begin_to_ask(asker, entry);
+    int error = begin_to_ask(asker, entry, token);
     error = error ? error : answer_soon(asker, reply, file, PATIENCE_SECONDS * 1000);
     close(asker);
     return error == EAGAIN ? ENETDOWN : error;

@@ -33,6 +33,6 @@ mod tests;
 
 pub use listener::Listener;
 pub use pass::{close_inherited_files, inherited_file, receive_file, send_file};
-pub use peer::{Peer, is_at_mark, is_plain_memory};
+pub use peer::{Peer, is_at_mark, is_plain_memory, set_token};
 pub(crate) use socket_path::remove_stale;
 pub use socket_path::{SocketPath, remove_abandoned};

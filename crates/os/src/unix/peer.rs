@@ -55,6 +55,25 @@ pub(super) fn refuse_files(socket: BorrowedFd<'_>) -> bool {
     set == 0
 }
 
+/// Sets SO_MAX_PACING_RATE, which has no effect on Unix sockets. Only processes that have a descriptor of the
+/// socket can read this number.
+///
+/// # Errors
+/// The system call failed.
+pub fn set_token(socket: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    // SAFETY: the system reads this many bytes of `token`, which outlives the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const token).cast(),
+            size_of_val(&token) as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Returns whether the next byte of a socket with SO_OOBINLINE is its urgent byte (sockatmark(3)).
 pub fn is_at_mark(socket: BorrowedFd<'_>) -> bool {
     let mut is_at: libc::c_int = 0;

@@ -32,12 +32,13 @@
 //! Requests  Requests name a socket by its local address. If several sockets have that address, the tag
 //!           selects one: the first four bytes of the random part of the abstract name of the program's end.
 //!           A tag of zero means the socket without a remote address. Only the user of a socket and root can
-//!           name it.
+//!           name it; over a channel, only with the socket's token ([`super::tokens`]).
 //!
 //! [`Request::Bind`]: kiban_attach::Request::Bind
 
 use super::clients::user_of;
 use super::counters::ServiceCounters;
+use super::tokens::{Access, Token};
 use kiban_attach::{
     DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, EndReason, IcmpReport, Indication, Sharing,
 };
@@ -57,6 +58,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The user that names a datagram socket, and its access.
+pub(super) type DatagramAsker = (Option<u32>, Access);
+
 /// Maximum number of datagrams taken from a program before other work has a turn.
 const TURN_DATAGRAMS: usize = 64;
 
@@ -70,6 +74,7 @@ struct ProgramSocket {
     v6_only: bool,
     /// The program's user; `None` if the system does not say.
     user: Option<u32>,
+    token: Token,
     /// Whether it allows others at its address once all have a remote address (SO_REUSEADDR).
     reuse_address: bool,
     /// The user whose sockets may have the same address (SO_REUSEPORT).
@@ -115,6 +120,7 @@ impl ProgramSocket {
             remote: None,
             v6_only: false,
             user: None,
+            token: 0,
             reuse_address: false,
             shared_by: None,
             groups: Vec::new(),
@@ -249,7 +255,7 @@ impl Datagrams {
     /// allows other sockets at the same address. Returns the connection if that fails.
     pub(super) fn bind(
         &mut self,
-        (number, socket): (u64, Peer),
+        (number, socket, token): (u64, Peer, Token),
         (local, remote, shares): (SocketAddr, Option<SocketAddr>, Sharing),
         host: &mut Host<'_>,
         files: &EpollSet,
@@ -287,17 +293,9 @@ impl Datagrams {
         let socket = Arc::new(socket);
         let own = ProgramSocket::new(id, local, socket);
         let (socket, takes_errors) = (own.socket.clone(), own.takes_errors.clone());
-        self.changes.push(Change::Bind {
-            number,
-            taker,
-            local,
-            v6_only,
-            shared_by,
-            socket,
-            takes_errors,
-        });
+        self.changes.push(Change::Bind { number, taker, local, v6_only, shared_by, socket, takes_errors });
         let watched = Some(watched);
-        let own = ProgramSocket { v6_only, user, reuse_address, shared_by, takes, watched, ..own };
+        let own = ProgramSocket { v6_only, user, token, reuse_address, shared_by, takes, watched, ..own };
         self.sockets.insert(number, own);
         Ok(())
     }
@@ -337,13 +335,17 @@ impl Datagrams {
     }
 
     /// Returns the socket with a local address: the one that is bound to it, or else to all addresses; and
-    /// with this tag, if it is not zero. `user` must be the socket's user or root.
+    /// with this tag, if it is not zero. The user of `asker` must be the socket's user or root, and its
+    /// access must include the socket.
     fn at(
         &mut self,
         (local, tag): (SocketAddr, u32),
-        user: Option<u32>,
+        asker: DatagramAsker,
     ) -> Option<(u64, &mut ProgramSocket)> {
-        let is_allowed = |its: &ProgramSocket| user == Some(0) || (user.is_some() && its.user == user);
+        let (user, access) = asker;
+        let is_allowed = |its: &ProgramSocket| {
+            access.includes(its.token) && (user == Some(0) || (user.is_some() && its.user == user))
+        };
         let find = |is_it: &dyn Fn(&ProgramSocket) -> bool| {
             self.sockets.iter().find(|(_, its)| is_allowed(its) && is_it(its)).map(|(&number, _)| number)
         };
@@ -371,11 +373,11 @@ impl Datagrams {
     pub(super) fn set_remote(
         &mut self,
         local: (SocketAddr, u32),
-        user: Option<u32>,
+        asker: DatagramAsker,
         remote: Option<SocketAddr>,
         host: &Host<'_>,
     ) -> Result<(u64, SocketAddr), EndReason> {
-        let (number, socket) = self.at(local, user).ok_or(EndReason::Closed)?;
+        let (number, socket) = self.at(local, asker).ok_or(EndReason::Closed)?;
         let source = match remote {
             Some(remote) => host.source_for(remote.ip()).ok_or(EndReason::NoRoute)?,
             None => socket.local.ip(),
@@ -389,7 +391,7 @@ impl Datagrams {
     pub(super) fn set_member(
         &mut self,
         (local, tag): (SocketAddr, u32),
-        user: Option<u32>,
+        asker: DatagramAsker,
         (group, joins): (IpAddr, bool),
         host: &mut Host<'_>,
     ) -> Indication {
@@ -397,7 +399,7 @@ impl Datagrams {
         let any = if group.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let is_same_family = local.is_ipv4() == group.is_ipv4();
         let mut member = (group, if is_same_family { local.ip() } else { any });
-        let Some((_, socket)) = self.at((local, tag), user) else { return ended(EndReason::Closed) };
+        let Some((_, socket)) = self.at((local, tag), asker) else { return ended(EndReason::Closed) };
         let id = socket.id;
         let exact = socket.groups.iter().position(|its| *its == member);
         // The local address changes when the socket gets a remote address.
@@ -419,7 +421,7 @@ impl Datagrams {
         match result {
             Ok(()) => Indication::Opened { slot: 0, local },
             Err(refused) => {
-                if let (true, Some((_, socket))) = (joins, self.at((local, tag), user)) {
+                if let (true, Some((_, socket))) = (joins, self.at((local, tag), asker)) {
                     socket.groups.retain(|its| *its != member);
                 }
                 ended(refused.into())
@@ -428,9 +430,9 @@ impl Datagrams {
     }
 
     /// Returns the remote address of a socket.
-    pub(super) fn query_remote(&mut self, (local, tag): (SocketAddr, u32), user: Option<u32>) -> Indication {
-        match self.at((local, tag), user).and_then(|(_, socket)| socket.remote) {
-            Some(remote) => Indication::Accepted { listener: 0, slot: 0, local, remote },
+    pub(super) fn query_remote(&mut self, local: (SocketAddr, u32), asker: DatagramAsker) -> Indication {
+        match self.at(local, asker).and_then(|(_, socket)| socket.remote) {
+            Some(remote) => Indication::Accepted { listener: 0, slot: 0, local: local.0, remote },
             None => Indication::Ended { slot: 0, why: EndReason::Closed },
         }
     }
@@ -514,9 +516,10 @@ impl Datagrams {
             let is_ours = host.is_own(reporter);
             let reports = |program: &&ProgramSocket| !program.is_copy || (program.takes && is_ours);
             let there = || self.sockets.values().filter(|its| its.id == socket).filter(reports);
-            let program = there()
-                .find(|program| program.remote == Some(remote))
-                .or_else(|| there().find(|program| program.remote.is_none() && program.takes_errors.load(Ordering::Relaxed)));
+            let program = there().find(|program| program.remote == Some(remote)).or_else(|| {
+                there()
+                    .find(|program| program.remote.is_none() && program.takes_errors.load(Ordering::Relaxed))
+            });
             if let (Some(program), Some(why)) = (program, reason(kind, remote)) {
                 let icmp = Some(report(kind, reporter));
                 // If the socket is full, the error is lost, as in the network.

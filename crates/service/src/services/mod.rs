@@ -36,6 +36,7 @@ mod set;
 mod shard_link;
 mod slots;
 mod sockets;
+mod tokens;
 
 pub use attach::{Attach, ClientBells, Edge, Tcp};
 pub use counters::{GuestView, ProgramCounters, ProgramView, ServiceCounters};

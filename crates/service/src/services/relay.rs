@@ -22,6 +22,7 @@ use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::service::PIECE_BYTES;
 use super::slots::{SessionSlot, SessionSlots};
+use super::tokens::{Access, Token};
 use arrayvec::ArrayVec;
 use kiban_attach::{EndReason, Indication, StreamOption};
 use kiban_base::Instant;
@@ -115,6 +116,8 @@ pub(super) struct Begin {
     pub(super) ends: Option<Ends>,
     /// The options of the program's socket.
     pub(super) options: StreamOptions,
+    /// The token of the program's socket.
+    pub(super) token: Token,
     pub(super) slot: SessionSlot,
 }
 
@@ -137,6 +140,7 @@ impl Begin {
             waits_for_accept: false,
             ends: None,
             options: StreamOptions::default(),
+            token: 0,
             slot,
         }
     }
@@ -144,6 +148,9 @@ impl Begin {
 
 /// The addresses of a stream: the board's, and the peer's.
 pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// A stream that was reset, with the token of its socket.
+type Fate = (Ends, EndReason, Token);
 
 /// The maximum number of reset streams whose reasons are remembered.
 const FATES_MAX: usize = 1024;
@@ -164,6 +171,7 @@ struct Relay {
     waits_for_accept: bool,
     ends: Option<Ends>,
     options: StreamOptions,
+    token: Token,
     /// Whether the socket has no room for what the board has received.
     is_full: bool,
     /// Data that the stream has not accepted, or that a cork holds; the first `inward_sent` bytes have been
@@ -213,7 +221,7 @@ pub(super) struct Relays {
     next: u64,
     piece: Vec<u8>,
     /// The reasons for recent resets; the most recent is last.
-    fates: VecDeque<(Ends, EndReason)>,
+    fates: VecDeque<Fate>,
 }
 
 impl Relays {
@@ -234,18 +242,21 @@ impl Relays {
 
     /// Returns the reason why a stream ended; `Closed` if it was not reset, or if the reset is no longer
     /// remembered.
-    pub(super) fn fate(&self, ends: Ends) -> EndReason {
-        self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(EndReason::Closed, |(_, why)| *why)
+    pub(super) fn fate(&self, ends: Ends, access: Access) -> EndReason {
+        let found = self.fates.iter().rev().find(|(its, ..)| *its == ends);
+        found.filter(|(_, _, token)| access.includes(*token)).map_or(EndReason::Closed, |(_, why, _)| *why)
     }
 
     pub(super) fn len(&self) -> usize {
         self.relays.len()
     }
 
-    /// Returns the options of the stream with these addresses; `None` if it no longer exists.
-    pub(super) fn options(&mut self, ends: Ends) -> Option<(StreamId, &mut StreamOptions)> {
+    /// Returns the options of the stream with these addresses; `None` if it no longer exists, or if `access`
+    /// does not include it.
+    pub(super) fn options(&self, ends: Ends, access: Access) -> Option<(StreamId, StreamOptions)> {
         let stream = *self.by_ends.get(&ends)?;
-        Some((stream, &mut self.relays.get_mut(&stream)?.options))
+        let relay = self.relays.get(&stream).filter(|relay| access.includes(relay.token))?;
+        Some((stream, relay.options))
     }
 
     /// Takes a slot for a relay that serves a peer, or a program on this host. Returns `None` if no slot is
@@ -308,9 +319,9 @@ impl Relays {
         self.next += 1;
         counters.accepted += 1;
         let Begin { socket, is_connected, is_open, syn_waits, has_first, skips, .. } = begin;
-        let Begin { tells_why, waits_for_accept, ends, options, slot, .. } = begin;
+        let Begin { tells_why, waits_for_accept, ends, options, token, slot, .. } = begin;
         // Forget how an earlier stream with the same addresses ended.
-        self.fates.retain(|(its, _)| Some(*its) != ends);
+        self.fates.retain(|(its, ..)| Some(*its) != ends);
         let relay = Relay {
             number,
             socket,
@@ -323,6 +334,7 @@ impl Relays {
             waits_for_accept,
             ends,
             options,
+            token,
             is_full: false,
             inward: Vec::new(),
             inward_sent: 0,
@@ -400,17 +412,18 @@ impl Relays {
         Some(relay)
     }
 
-    /// Sets an option of the stream with these addresses; ignored if it has ended.
+    /// Sets an option of the stream with these addresses; ignored if it has ended, or if `access` does not
+    /// include it.
     pub(super) fn set_option(
         &mut self,
-        ends: Ends,
+        (ends, access): (Ends, Access),
         (option, value): (StreamOption, u32),
         host: &mut Host<'_>,
         files: &EpollSet,
         counters: &mut ServiceCounters,
         now: Instant,
     ) {
-        let Some((stream, _)) = self.options(ends) else { return };
+        let Some((stream, _)) = self.options(ends, access) else { return };
         // The program wrote what waits in its socket under the old value.
         self.pump(stream, host, files, counters, now);
         let Some(relay) = self.relays.get_mut(&stream) else { return };
@@ -550,18 +563,13 @@ impl Relays {
 }
 
 /// Resets the socket of a relay, and remembers the reason.
-fn cut_off(
-    relay: &Relay,
-    why: EndReason,
-    fates: &mut VecDeque<(Ends, EndReason)>,
-    counters: &mut ServiceCounters,
-) {
+fn cut_off(relay: &Relay, why: EndReason, fates: &mut VecDeque<Fate>, counters: &mut ServiceCounters) {
     counters.aborted += 1;
     if let Some(ends) = relay.ends {
         if fates.len() >= FATES_MAX {
             fates.pop_front();
         }
-        fates.push_back((ends, why));
+        fates.push_back((ends, why, relay.token));
     }
     if relay.tells_why && !relay.is_open {
         name_reason(&relay.socket, why);

@@ -307,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_majority_leaves_slots_for_others() {
+        let slots = SessionSlots::new(16);
+        let held: Vec<_> = (0..13).map(|number| slots.give(Some(net(number)))).collect();
+        assert_eq!(slots.reserve(|| panic!("enough are free")), 0);
+        let more = slots.give(Some(net(13)));
+        assert_eq!((slots.reserve(|| 8), slots.reserve(|| 9)), (0, 2));
+        drop((held, more));
+        let few = SessionSlots::new(7);
+        let _held: Vec<_> = (0..7).map(|number| few.give(Some(net(number)))).collect();
+        assert_eq!(few.reserve(|| 7), 0);
+    }
+
+    #[test]
     fn the_number_of_remembered_addresses_is_limited() {
         let slots = SessionSlots::new(2);
         for number in 0..REMEMBERED_MAX as u32 + 100 {

@@ -31,8 +31,9 @@
 //!                  `CHANNEL_ASKERS_MAX` connections of a channel wait for their requests. Then it has to
 //!                  wait until there is a request, or until one has been idle for `IDLE_TIME`, which is
 //!                  disconnected. Connections over channels take no places of those by path.
-//! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
-//!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
+//! Access           the user who runs the board, and root. Over a channel, a request names only sockets of
+//!                  which the client has descriptors ([`tokens`]). The board accepts no descriptors from
+//!                  programs. If a program sends any, another thread closes them ([`kiban_os::unix`]).
 
 use super::clients::{Entrance, LISTENER, admit, process_of, user_of};
 use super::counters::ServiceCounters;
@@ -41,6 +42,7 @@ use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
 use super::shard_link::{ITEMS_PER_TURN, ShardLink};
+use super::tokens::{self, Access, Token};
 use kiban_attach::{
     ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, SYN_WAITS, Sharing, StreamOption,
 };
@@ -100,6 +102,7 @@ struct ProgramListener {
     /// The number of the listener on the board.
     number: u32,
     place: ListenAt,
+    token: Token,
     /// The options that its connections inherit.
     options: StreamOptions,
     /// The board's end of the pair; the program holds the other end. All shards send connections on it, and
@@ -138,6 +141,7 @@ struct NewListener {
     /// The listener's number on all shards.
     number: u64,
     place: ListenAt,
+    token: Token,
     ours: Arc<Peer>,
     theirs: OwnedFd,
 }
@@ -154,7 +158,7 @@ struct RemoteChange {
 
 /// What the parts of the service on the shards of a board pass to each other.
 enum Handed {
-    /// A request that concerns the shard; the data is that of TCP Fast Open.
+    /// A request that concerns the shard; the data is that of TCP Fast Open, or the token of a socket.
     Request(Caller, Request, Vec<u8>),
     Listen(NewListener),
     /// A listener has been closed.
@@ -397,11 +401,22 @@ impl Sockets {
         let mut packet = [0; ENTRY_BYTES + FAST_OPEN_BYTES_MAX];
         let received = socket.receive(&mut packet);
         let (ask, data) = match packet[..*received.as_ref().unwrap_or(&0)].split_first_chunk() {
-            // Data may follow only this request.
             Some((entry, data)) => {
-                let takes_data =
-                    |ask: &Request| data.is_empty() || matches!(ask, Request::ConnectFast { .. });
-                (Request::read(entry).filter(takes_data), data)
+                let may_follow = |ask: &Request| match ask {
+                    _ if data.is_empty() => true,
+                    Request::ConnectFast { .. } => true,
+                    // The token of a socket.
+                    Request::Bind { .. }
+                    | Request::SetRemote { .. }
+                    | Request::QueryRemote { .. }
+                    | Request::Member { .. }
+                    | Request::QueryEnd { .. }
+                    | Request::SetOption { .. }
+                    | Request::QueryOption { .. }
+                    | Request::QueryInfo { .. } => data.len() == size_of::<Token>(),
+                    _ => false,
+                };
+                (Request::read(entry).filter(may_follow), data)
             }
             None => (None, &[][..]),
         };
@@ -451,8 +466,8 @@ impl Sockets {
             | Request::QueryOption { local, remote: Some(remote), .. } => {
                 // Once shard 0 has used up its own ports to a destination, it opens streams from others.
                 let ends = (local, remote);
-                let is_here =
-                    self.relays.options(ends).is_some() || self.relays.fate(ends) != EndReason::Closed;
+                let is_here = self.relays.options(ends, Access::All).is_some()
+                    || self.relays.fate(ends, Access::All) != EndReason::Closed;
                 if is_here { 0 } else { link.steering().of_flow(local, remote) }
             }
             _ => 0,
@@ -464,6 +479,7 @@ impl Sockets {
     fn answer(&mut self, caller: Caller, ask: Request, data: &[u8], host: &mut Host<'_>, now: Instant) {
         let Caller { number, socket, owner } = caller;
         let user = || user_of(socket.connected());
+        let access = Access::of(&socket, data);
         let (indication, file) = match ask {
             Request::Connect { local, remote, traffic_class, .. } => {
                 self.connect((owner, local, remote), traffic_class, None, host, now)
@@ -480,10 +496,10 @@ impl Sockets {
                 return self.begin_to_listen(Caller { number, socket, owner }, place, host);
             }
             Request::Bind { local, remote, shares } => {
-                return self.bind((number, socket), (local, remote, shares), host);
+                return self.bind((number, socket, tokens::read(data)), (local, remote, shares), host);
             }
             Request::SetRemote { local, tag, remote } => {
-                match (self.datagrams.set_remote((local, tag), user(), remote, host), &self.link) {
+                match (self.datagrams.set_remote((local, tag), (user(), access), remote, host), &self.link) {
                     (Ok((number, local)), Some(_)) => {
                         self.pass_changes();
                         let caller = Caller { number, socket, owner };
@@ -493,16 +509,18 @@ impl Sockets {
                     (Err(why), _) => (Indication::Ended { slot: 0, why }, None),
                 }
             }
-            Request::QueryRemote { local, tag } => (self.datagrams.query_remote((local, tag), user()), None),
+            Request::QueryRemote { local, tag } => {
+                (self.datagrams.query_remote((local, tag), (user(), access)), None)
+            }
             Request::Member { local, tag, group, joins } => {
                 let member = (group.ip(), joins);
-                (self.datagrams.set_member((local, tag), user(), member, host), None)
+                (self.datagrams.set_member((local, tag), (user(), access), member, host), None)
             }
             Request::QueryEnd { local, remote } => {
-                (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
+                (Indication::Ended { slot: 0, why: self.relays.fate((local, remote), access) }, None)
             }
             Request::SetOption { local, remote, option, value } => {
-                self.set_option((local, remote), (option, value), host, now);
+                self.set_option((local, remote, access), (option, value), host, now);
                 (Indication::Option { value }, None)
             }
             Request::QueryOption { option: StreamOption::Congestion, .. } => {
@@ -514,13 +532,13 @@ impl Sockets {
             }
             Request::QueryOption { local, remote, option } => {
                 let options = match remote {
-                    Some(remote) => self.relays.options((local, remote)).map(|(_, options)| *options),
-                    None => self.listener_at(local).map(|listener| listener.options),
+                    Some(remote) => self.relays.options((local, remote), access).map(|(_, options)| options),
+                    None => self.listener_at(local, access).map(|listener| listener.options),
                 };
                 (Indication::Option { value: options.unwrap_or_default().value(option) }, None)
             }
             Request::QueryInfo { local, remote } => {
-                let stream = self.relays.options((local, remote)).map(|(stream, _)| stream);
+                let stream = self.relays.options((local, remote), access).map(|(stream, _)| stream);
                 let info = stream
                     .and_then(|stream| host.info(stream).ok())
                     .map(|info| kiban_board::streams::tcp_info(&info, now));
@@ -542,7 +560,7 @@ impl Sockets {
     /// Turns a client's connection into a datagram socket.
     fn bind(
         &mut self,
-        caller: (u64, Peer),
+        caller: (u64, Peer, Token),
         ends: (SocketAddr, Option<SocketAddr>, Sharing),
         host: &mut Host<'_>,
     ) {
@@ -603,9 +621,9 @@ impl Sockets {
         let begun = pair().and_then(|(ours, theirs)| {
             // While the SYN waits, the program may write.
             let skips = if syn_waits { 0 } else { fill(theirs.as_fd())? };
-            Ok((ours, skips, theirs))
+            Ok((ours, skips, tokens::give(&theirs), theirs))
         });
-        let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
+        let (Ok(info), Ok((ours, skips, token, theirs))) = (host.info(stream), begun) else {
             let _ = host.abort(stream);
             return Err(EndReason::TooMany);
         };
@@ -616,6 +634,7 @@ impl Sockets {
             skips,
             tells_why: true,
             ends,
+            token,
             ..Begin::plain(ours, true, false, slot)
         };
         self.relays.begin(stream, begin, &mut self.counters, now);
@@ -637,7 +656,8 @@ impl Sockets {
                 name_socket(&ours, Indication::Listening { listener: 0, result: Ok(local) });
                 let ours = Arc::new(ours);
                 let place = ListenAt { local, ..place };
-                let new = NewListener { caller, number, place, ours, theirs };
+                let token = tokens::give(&theirs);
+                let new = NewListener { caller, number, place, token, ours, theirs };
                 match &self.link {
                     Some(link) => link.pass(1, Handed::Listen(new)),
                     None => self.listen(new, host),
@@ -685,7 +705,7 @@ impl Sockets {
     }
 
     fn add_listener(&mut self, new: &NewListener, host: &mut Host<'_>) -> Result<(), EndReason> {
-        let &NewListener { number: own, place, ref ours, .. } = new;
+        let &NewListener { number: own, place, token, ref ours, .. } = new;
         let (number, options) = match self.sharing(place) {
             Some(other) => (other.number, other.options),
             None => {
@@ -698,7 +718,8 @@ impl Sockets {
             self.unlisten(number, host);
             return Err(EndReason::TooMany);
         }
-        self.listeners.insert(own, ProgramListener { number, place, options, socket: ours.clone() });
+        let socket = ours.clone();
+        self.listeners.insert(own, ProgramListener { number, place, token, options, socket });
         Ok(())
     }
 
@@ -736,14 +757,15 @@ impl Sockets {
         let mut give = || {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
+            let token = tokens::give(&theirs);
             let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
             name_socket(&ours, indication);
             // If the program does not accept connections, they queue in its socket buffer, whose size limits
             // their number.
             send_indication(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
-            Some((ours, local))
+            Some((ours, token, local))
         };
-        let Some((socket, local)) = give() else {
+        let Some((socket, token, local)) = give() else {
             self.counters.refused += 1;
             let _ = host.abort(stream);
             return;
@@ -753,27 +775,31 @@ impl Sockets {
         options.apply_all(stream, host);
         // As in Linux, this is an option of listeners only.
         options.set(StreamOption::FastOpen, 0);
-        let begin = Begin { waits_for_accept: true, ends, options, ..Begin::plain(socket, true, true, slot) };
+        let begin =
+            Begin { waits_for_accept: true, ends, options, token, ..Begin::plain(socket, true, true, slot) };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }
 
-    fn listener_at(&self, local: SocketAddr) -> Option<&ProgramListener> {
-        self.listeners.values().find(|listener| listener.place.local == local)
+    fn listener_at(&self, local: SocketAddr, access: Access) -> Option<&ProgramListener> {
+        let is_it = |its: &&ProgramListener| its.place.local == local && access.includes(its.token);
+        self.listeners.values().find(is_it)
     }
 
-    /// Sets an option of a stream or of a listener; ignored if it has ended.
+    /// Sets an option of a stream or of a listener; ignored if it has ended, or if `access` does not include
+    /// it.
     fn set_option(
         &mut self,
-        (local, remote): (SocketAddr, Option<SocketAddr>),
+        (local, remote, access): (SocketAddr, Option<SocketAddr>, Access),
         (option, value): (StreamOption, u32),
         host: &mut Host<'_>,
         now: Instant,
     ) {
         if let Some(remote) = remote {
             let Sockets { relays, files, counters, .. } = self;
-            relays.set_option((local, remote), (option, value), host, files, counters, now);
-        } else {
+            let which = ((local, remote), access);
+            relays.set_option(which, (option, value), host, files, counters, now);
+        } else if self.listener_at(local, access).is_some() {
             self.set_listener_option(local, (option, value), host);
             self.pass_to_all(|| Handed::SetOption(local, option, value));
         }
@@ -992,6 +1018,8 @@ impl Service for Sockets {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         self.files.ready(&mut ready);
+        // Requests that have arrived make room for others on their channels.
+        ready.sort_by_key(|number| self.channels.contains_key(number));
         for number in &ready {
             let Sockets { relays, datagrams, files, counters, .. } = self;
             match *number {
@@ -1005,5 +1033,18 @@ impl Service for Sockets {
         }
         self.ready = ready;
         self.pass_changes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_and_listeners_fit_into_the_open_files() {
+        assert_eq!(sessions_by_files(1024, 1), 256);
+        assert_eq!(sessions_by_files(4096, 2), 896);
+        assert_eq!(sessions_by_files(40, 1), SESSIONS_MIN);
+        assert!(sessions_by_files(u64::MAX, 1) > 65_536);
     }
 }

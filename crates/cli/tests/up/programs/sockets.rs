@@ -5,6 +5,7 @@
 use super::run::{SOCKETS, TOOLS, on_board, told};
 use crate::common::{PORT, TestDir, enter, run, text};
 use kiban_os::Clock;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -156,6 +157,40 @@ fn programs_that_drop_root_keep_the_board() {
     if enter() {
         succeeds("run-drop-root", include_str!("python/drop_root.py"));
     }
+}
+
+/// Tools for programs that speak with the board themselves.
+const RAW_TOOLS: &str = include_str!("python/raw_tools.py");
+
+#[test]
+fn idle_clients_of_a_channel_leave_places_for_others() {
+    if enter() {
+        let program = include_str!("python/channel_limits.py");
+        succeeds("run-channel-limits", &format!("{RAW_TOOLS}{program}"));
+    }
+}
+
+#[test]
+fn over_a_channel_only_sockets_that_the_client_has_can_be_changed() {
+    if !enter() {
+        return;
+    }
+    for shards in [1, 2] {
+        let config = format!("shards = {shards}\n{PORT}{SOCKETS}");
+        let program = format!("{RAW_TOOLS}{}", include_str!("python/channel_access.py"));
+        succeeds_on(&config, &format!("run-channel-access-{shards}"), &program);
+    }
+}
+
+/// The board may open few files at first.
+#[test]
+fn connections_to_one_listener_leave_places_for_others() {
+    if !enter() {
+        return;
+    }
+    let limit = Rlimit { current: Some(64), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).expect("it is lower");
+    succeeds_with("run-crowd", include_str!("python/crowd.py"), "sessions = 128\n");
 }
 
 /// Requests about a stream are for the shard that has it, and listeners are on all shards.
