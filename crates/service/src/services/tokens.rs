@@ -1,12 +1,12 @@
 //! Proof that a client has a descriptor of a program's socket.
 //!
 //! Problem   requests about a socket name it by its addresses. A connection over a channel has the rights of
-//!           the user that opened the channel (root), although its client has given them up: it must not reach
-//!           the sockets of other programs.
+//!           the user that opened the channel (root), although its client has given them up: it must not
+//!           reach the sockets of other programs.
 //! Token     each socket of a program has a random number in SO_MAX_PACING_RATE, which has no effect on Unix
-//!           sockets. The option belongs to the socket and not to the descriptor: whoever has a descriptor,
-//!           after fork, exec or SCM_RIGHTS, too, can read the token; and no list of the system's sockets
-//!           shows it, in contrast to the socket's name (/proc/net/unix). The token follows the request.
+//!           sockets. The option belongs to the socket and not to the descriptor, so every process that has a
+//!           descriptor can read the token, also after fork, exec or SCM_RIGHTS. The socket's name is in
+//!           /proc/net/unix; the token is in no such list. A request includes the token.
 //! Limits    requires a 64-bit system, and Linux 4.20. On others, connections over channels reach no sockets.
 //!           A connection by path needs no token.
 
