@@ -6,7 +6,7 @@
 //! Token     each socket of a program has a random number in SO_MAX_PACING_RATE, which has no effect on Unix
 //!           sockets. The option belongs to the socket and not to the descriptor, so every process that has a
 //!           descriptor can read the token, also after fork, exec or SCM_RIGHTS. The socket's name is in
-//!           /proc/net/unix; the token is in no such list. A request includes the token.
+//!           /proc/net/unix; the token is in no such list. The token follows the request.
 //! Limits    requires a 64-bit system, and Linux 4.20. On others, connections over channels reach no sockets.
 //!           A connection by path needs no token.
 
