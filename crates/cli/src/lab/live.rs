@@ -413,10 +413,11 @@ mod tests {
                 terminal.backend().to_string()
             };
             let first = screen(&mut place);
-            for words in ["picture 1 of 1", "Exchanges of a message", "congestion: system)", "q: quit ", "…"]
-            {
+            for words in ["picture 1 of 1", "Exchanges of a message", "congestion: system)", "q: quit "] {
                 assert!(first.contains(words), "{words} at {size:?}:\n{first}");
             }
+            // The latest records are cut if they do not fit.
+            assert_eq!(first.contains('…'), usize::from(size.0) < words[0].len(), "{size:?}:\n{first}");
             assert!(
                 first.contains("rows: message, bytes; columns: buffer, bytes") && first.contains("█ from")
             );
