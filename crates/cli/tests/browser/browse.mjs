@@ -246,8 +246,8 @@ const layout = `(() => {
   const { scrollWidth, clientWidth, scrollHeight } = document.documentElement;
   return { overflow: scrollWidth - clientWidth, height: scrollHeight, clipped, overlapping, silent };
 })()`;
-// Tables that are cut off on a wide screen.
-const cut = `[...document.querySelectorAll(".wide:has(table)")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+// Tables that are cut off on a wide screen. The data of a picture may have any number of columns.
+const cut = `[...document.querySelectorAll(".wide:has(table):not(figure details .wide)")].filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.getAttribute("aria-label"))`;
 await scheme("light");
 answer.layouts = [];

@@ -31,7 +31,7 @@ const QUEUE_MIN: (f64, f64) = (2.0, 0.25);
 /// this multiple.
 const PATH_RATE: std::ops::RangeInclusive<f64> = 0.9..=1.3;
 /// The burst that measures the path's rate is not limited by slow start if bandwidth times delay has at most
-/// this many bytes.
+/// this many bytes, nor by the receiver's window if it also has at most half of that.
 const BURST_WINDOW_BYTES: f64 = 65_536.0;
 /// The largest windows that systems offer without window scaling, bytes: 16 bits, in whole segments.
 const UNSCALED: std::ops::RangeInclusive<u32> = 56_000..=65_535;
@@ -172,7 +172,9 @@ pub fn path_is_full(evidence: &Evidence) -> Option<String> {
     }
     // The rate of the path is that to the server.
     let rate = evidence.path.rate_mbps;
-    let is_measured = rate * evidence.path.round_trip_us / 8.0 <= BURST_WINDOW_BYTES;
+    let window = evidence.windows.map(|windows| windows.max_bytes).max(evidence.info.snd_wnd);
+    let most = window.map_or(BURST_WINDOW_BYTES, |bytes| BURST_WINDOW_BYTES.min(f64::from(bytes) / 2.0));
+    let is_measured = rate * evidence.path.round_trip_us / 8.0 <= most;
     let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
     (is_measured && is_reached && !evidence.pattern.is_back())
         .then(|| format!("{mbps:.2} of about {rate:.2} Mbit/s"))
