@@ -13,7 +13,7 @@
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
 //!           1122 §4.2.3.3, §4.2.3.4. Shares of time: Linux's busy, rwnd_limited and sndbuf_limited.
 
-use crate::net::trial::evidence::{Evidence, Exchanges, Shares};
+use crate::net::trial::evidence::{Evidence, Exchanges, Shares, Windows};
 use crate::net::trial::transactions::SLOW_PART;
 use crate::table::counted;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,8 @@ const PATH_RATE: std::ops::RangeInclusive<f64> = 0.9..=1.3;
 /// The burst that measures the path's rate is not limited by slow start if bandwidth times delay has at most
 /// this many bytes, nor by the receiver's window if it also has at most half of that.
 const BURST_WINDOW_BYTES: f64 = 65_536.0;
+/// The part of a window that a stream carries in each round trip if the window limits it.
+const WHOLE_WINDOW: f64 = 0.85;
 /// The largest windows that systems offer without window scaling, bytes: 16 bits, in whole segments.
 const UNSCALED: std::ops::RangeInclusive<u32> = 56_000..=65_535;
 
@@ -156,7 +158,7 @@ pub(in crate::net) fn is_window_bound(evidence: &Evidence) -> bool {
 /// Returns the evidence that a stream has all that the path carries; `None` if it may not.
 pub fn path_is_full(evidence: &Evidence) -> Option<String> {
     let shares = evidence.shares().filter(|_| evidence.pattern.is_stream() && !is_lossy(evidence))?;
-    if shares.window >= 0.5 || shares.busy < 0.7 {
+    if is_window_full(evidence, shares) || shares.busy < 0.7 {
         return None;
     }
     let mbps = evidence.mbps();
@@ -178,6 +180,16 @@ pub fn path_is_full(evidence: &Evidence) -> Option<String> {
     let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
     (is_measured && is_reached && !evidence.pattern.is_back())
         .then(|| format!("{mbps:.2} of about {rate:.2} Mbit/s"))
+}
+
+/// Returns whether the peer's window limits a stream. A sender that paces itself (BBR) spreads the window
+/// over the round trip and seldom waits for it; then the stream carries a whole window in each round trip.
+fn is_window_full(evidence: &Evidence, shares: Shares) -> bool {
+    let is_carried = |windows: Windows| {
+        let carried = evidence.mbps() * f64::from(evidence.info.rtt_us) / 8.0;
+        windows.is_constant() == Some(true) && carried >= WHOLE_WINDOW * f64::from(windows.max_bytes)
+    };
+    shares.window >= 0.5 || (shares.window >= 0.2 && evidence.windows.is_some_and(is_carried))
 }
 
 /// Explains a slow case.
@@ -286,7 +298,7 @@ fn of_stream(evidence: &Evidence) -> Found {
     if waited >= 0.5 {
         let window = f64::from(evidence.info.snd_wnd.unwrap_or(u32::MAX));
         let is_small = window < 2.0 * f64::from(full_segment(evidence));
-        if shares.window >= 0.5 && is_small {
+        if is_window_full(evidence, shares) && is_small {
             return Some(silly_or_slow(evidence, shares));
         }
         if !evidence.settings.no_delay && evidence.message_bytes < evidence.info.snd_mss {
@@ -298,7 +310,7 @@ fn of_stream(evidence: &Evidence) -> Found {
             return Some((Cause::NagleDelayedAck, because));
         }
     }
-    if shares.window >= 0.5 {
+    if is_window_full(evidence, shares) {
         return Some(silly_or_slow(evidence, shares));
     }
     if shares.send_buffer >= 0.5 {
@@ -463,7 +475,7 @@ fn what_there_is(evidence: &Evidence) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::net::trial::digest::Digest;
-    use crate::net::trial::evidence::{Pattern, Windows};
+    use crate::net::trial::evidence::Pattern;
     use crate::net::trial::path::Path;
     use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
@@ -673,6 +685,16 @@ pub(super) mod tests {
                 streamed(&|e| {
                     limited_by_tcp_rmem(e);
                     e.receiver.counters = counters(&[("TCPToZeroWindowAdv", 8)]);
+                }),
+                Cause::ReceiveBuffer,
+            ),
+            (
+                "the same buffer, filled by a sender that paces itself, whose window limited the burst, too",
+                streamed(&|e| {
+                    limited_by_tcp_rmem(e);
+                    e.info.rwnd_limited_us = Some(468_000);
+                    (e.receiver.bytes, e.path.rate_mbps) = (510_000, 4.1);
+                    e.windows = Some(Windows { samples: 8, shrunk: 0, max_bytes: 32_768 });
                 }),
                 Cause::ReceiveBuffer,
             ),
