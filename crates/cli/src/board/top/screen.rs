@@ -556,8 +556,8 @@ mod tests {
         let one = |number: u64| Circuit {
             port: "east".into(),
             vc: format!("0/{number}"),
-            peer: (number % 2 == 0).then(|| format!("10.0.0.{number}")),
-            state: if number % 2 == 0 { "known".into() } else { "asking".into() },
+            peer: number.is_multiple_of(2).then(|| format!("10.0.0.{number}")),
+            state: if number.is_multiple_of(2) { "known".into() } else { "asking".into() },
         };
         Status { circuits: (100..140).map(one).collect(), ..status(second, Vec::new()) }
     }

@@ -271,7 +271,7 @@ mod tests {
             cell.split('"').nth(1).expect("a class").to_owned()
         };
         let all = [there.clone(), map(), back.clone()];
-        assert_ne!(class(&there, &[there.clone()]), class(&back, &[back.clone()]));
+        assert_ne!(class(&there, std::slice::from_ref(&there)), class(&back, std::slice::from_ref(&back)));
         assert_eq!(class(&there, &all), class(&back, &all));
         assert!(there.svg(&all).contains("one scale for all 2 maps of this measure"));
     }
