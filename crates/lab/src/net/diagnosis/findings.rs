@@ -13,15 +13,16 @@
 
 use super::advice::{FULL_ADVICE, Proof, against};
 use super::boundary::should_be_slow;
-use super::cause::{self, Cause, explain, is_lossy, is_slow, is_window_bound};
+use super::cause::{self, Cause, is_lossy};
 use super::directions::Directions;
+use super::judge::{Judge, Measured};
 use super::map::{BOUNDARY, Cell, Map};
 use super::repeat::{Open, Rounds, again, isolated};
 use super::threshold::SlowBelow;
 use crate::engine::{Explanation, Manifest, Record, Records, StoreError};
 use crate::environment::Environment;
 use crate::net::grid::Grid;
-use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::evidence::Pattern;
 use crate::net::trial::path::Path;
 use crate::net::trial::setup::Setup;
 use crate::remote::protocol::Welcome;
@@ -85,21 +86,6 @@ pub struct Findings {
     /// The command that repeats the sweep.
     #[serde(skip)]
     pub(super) command: String,
-}
-
-/// The measurements of a point.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Measured {
-    pub(super) figure: f64,
-    pub(super) evidence: Evidence,
-}
-
-impl Measured {
-    pub(super) fn of(record: &Record) -> Option<Measured> {
-        let evidence: Evidence = serde_json::from_value(record.evidence.clone()).ok()?;
-        let figure = *record.metrics.get(evidence.pattern.metric())?;
-        Some(Measured { figure, evidence })
-    }
 }
 
 /// The records of a sweep.
@@ -426,33 +412,6 @@ impl Findings {
     }
 }
 
-/// How the cells of a map are judged.
-pub(super) struct Judge {
-    /// Streams are slow below this rate.
-    pub(super) slow_mbps: f64,
-    /// Streams are predicted to be slow below this rate.
-    pub(super) predicted_mbps: f64,
-    /// Whether loss is a fault in this direction, of slow streams and others.
-    pub(super) is_lossy: bool,
-    /// Whether streams are compared with each other, not with a rate that the user chose.
-    pub(super) is_relative: bool,
-}
-
-impl Judge {
-    fn is_slow(&self, evidence: &Evidence) -> bool {
-        is_slow(evidence, self.slow_mbps)
-            || (self.is_lossy && is_lossy(evidence))
-            || (self.is_relative && is_window_bound(evidence))
-    }
-
-    /// Returns why a case is slow; `None` if it is not, or has all that the path carries.
-    pub(super) fn explanation(&self, evidence: &Evidence) -> Option<cause::Explanation> {
-        let explanation = self.is_slow(evidence).then(|| explain(evidence))?;
-        let is_full = self.is_relative && explanation.cause == Cause::PathFull;
-        (!is_full).then_some(explanation)
-    }
-}
-
 /// Returns when the first and the last of some trials ended.
 fn times(records: &[Record]) -> Option<(Date, Date)> {
     let moments = || records.iter().filter_map(|record| record.measured_at);
@@ -481,6 +440,7 @@ mod tests {
     use crate::engine::{Run, Shard, Time};
     use crate::net::diagnosis::cause::tests::stream;
     use crate::net::diagnosis::verdict::tests::findings;
+    use crate::net::trial::evidence::Evidence;
 
     /// A stream with this rate, and the system's buffers.
     fn at(pattern: Pattern, mbps: f64, change: impl Fn(&mut Evidence)) -> Evidence {

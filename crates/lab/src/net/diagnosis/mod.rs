@@ -5,6 +5,7 @@ pub mod boundary;
 pub mod cause;
 pub mod directions;
 pub mod findings;
+mod judge;
 pub mod map;
 pub(in crate::net) mod repeat;
 mod text;

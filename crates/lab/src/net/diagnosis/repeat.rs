@@ -9,7 +9,7 @@
 //!           the remedy is at least [`GAIN_MIN`] times the fastest one without it.
 
 use super::cause::{Cause, is_lossy};
-use super::findings::{Judge, Measured};
+use super::judge::{Judge, Measured};
 use super::map::Cell;
 use crate::engine::{Manifest, Plan, Records, Shard, StoreError, Time};
 use crate::net::trial::setup::{QUESTION, Setup};
