@@ -43,16 +43,9 @@ impl ReceivePage {
     /// Copies bytes into a PDU whose sums are known; `None` if there is no memory.
     pub(super) fn copy_in(&mut self, bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
         let mut pdu = memory.pdus.take()?;
-        let (head, mut rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
+        let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
         pdu.extend_head(head);
-        while !rest.is_empty() {
-            if self.page.as_ref().is_none_or(|page| page.room() == 0) {
-                self.page = Some(memory.receive.take()?);
-            }
-            let slice = self.page.as_mut().and_then(|page| page.append(rest))?;
-            rest = &rest[slice.len()..];
-            pdu.push_body(slice).ok()?;
-        }
+        pdu.extend_body(rest, &mut memory.receive, &mut self.page)?;
         Some(pdu)
     }
 }

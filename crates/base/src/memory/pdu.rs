@@ -349,23 +349,32 @@ impl Pdu {
         Some(count)
     }
 
-    /// Returns a copy that occupies memory of these pools only. Its body continues `page`, and more pages are
-    /// taken as needed; the last one is left there. Returns `None` if memory is short, or if the copy has too
-    /// many slices.
+    /// Copies bytes to the end of the body, with their sums. They continue `page`, and more pages are taken
+    /// as needed; the last one is left there. Returns `None` if memory is short, or if the body has too many
+    /// slices.
+    pub fn extend_body(
+        &mut self,
+        mut bytes: &[u8],
+        pages: &mut PagePool,
+        page: &mut Option<Page>,
+    ) -> Option<()> {
+        while !bytes.is_empty() {
+            if page.as_ref().is_none_or(|page| page.room() == 0) {
+                *page = pages.take();
+            }
+            let slice = page.as_mut()?.append(bytes)?;
+            bytes = &bytes[slice.len()..];
+            self.push_body(slice).ok()?;
+        }
+        Some(())
+    }
+
+    /// Returns a copy that occupies memory of these pools only. Its body continues `page`, as with
+    /// [`Pdu::extend_body`]. Returns `None` if memory is short, or if the copy has too many slices.
     pub fn copy(&self, pdus: &mut PduPool, pages: &mut PagePool, page: &mut Option<Page>) -> Option<Pdu> {
         let mut copy = pdus.take()?;
         copy.extend_head(self.head());
-        for slice in self.body() {
-            let mut left = slice.bytes();
-            while !left.is_empty() {
-                if page.as_ref().is_none_or(|page| page.room() == 0) {
-                    *page = pages.take();
-                }
-                let moved = page.as_mut()?.append(left)?;
-                left = &left[moved.len()..];
-                copy.push_body(moved).ok()?;
-            }
-        }
+        self.body().iter().try_for_each(|slice| copy.extend_body(slice.bytes(), pages, page))?;
         copy.push_tail(self.tail().len()).copy_from_slice(self.tail());
         copy.set_segment_bytes(self.segment_bytes() as u16);
         if self.is_verified() {
