@@ -6,7 +6,7 @@ use super::counters::TcpCounters;
 use super::fairness::claims::{Claim, Claims, Owner};
 use super::fairness::share::Share;
 use super::listen::fast_open::FastOpenCache;
-use super::listen::listener::{Listener, Request, find_listener};
+use super::listen::listener::{Listener, Request, find_listener, numbered};
 use super::listen::secret::{InitialNumbers, Secret};
 use super::listen::time_wait::TimeWaitQueue;
 use super::segment::{Outbox, Segment};
@@ -289,7 +289,7 @@ impl Tcp {
     /// Sets the DSCP of the connections that a listener accepts from now on, from the SYN-ACK on. Returns
     /// whether the listener exists.
     pub fn set_listener_dscp(&mut self, listener: u32, dscp: u8) -> bool {
-        let found = self.listeners.iter_mut().find(|other| other.number == listener);
+        let found = numbered(&mut self.listeners, listener);
         found.map(|listener| listener.dscp = dscp).is_some()
     }
 
@@ -698,7 +698,7 @@ impl Tcp {
         if let Some(session) = self.table.get_mut(id) {
             session.tx_queue = tx_queue;
             session.claim = claim;
-            if let Some(by) = self.listeners.iter().find(|other| Some(other.number) == listener) {
+            if let Some(by) = listener.and_then(|number| numbered(&mut self.listeners, number)) {
                 session.set_dscp(by.dscp);
             }
         }
@@ -859,7 +859,7 @@ impl Tcp {
         let enters_time_wait = session.state == State::TimeWait && !was_time_wait;
         if let Some(number) = waiting
             && (closed || session.listener.is_none())
-            && let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number)
+            && let Some(listener) = numbered(&mut self.listeners, number)
         {
             listener.half_open_count -= 1;
         }

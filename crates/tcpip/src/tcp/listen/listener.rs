@@ -44,6 +44,11 @@ pub(crate) struct Request {
     pub(super) least: Option<Sequence>,
 }
 
+/// Returns the listener with this number.
+pub(crate) fn numbered(listeners: &mut [Listener], number: u32) -> Option<&mut Listener> {
+    listeners.iter_mut().find(|listener| listener.number == number)
+}
+
 /// Returns the listener for `local`: one on that exact address is preferred to one on all addresses, and that
 /// to one that intercepts.
 pub(crate) fn find_listener(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {

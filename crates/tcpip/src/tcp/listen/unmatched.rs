@@ -7,7 +7,7 @@
 
 use super::cookie;
 use super::fast_open::{self, FastOpenSyn};
-use super::listener::find_listener;
+use super::listener::{find_listener, numbered};
 use super::secret::InitialNumbers;
 use super::time_wait::isn_not_before;
 use crate::tcp::config::{Fairness, SynCookies};
@@ -152,7 +152,7 @@ impl Tcp {
     /// Counts a pending session that a RST has ended for a while longer. Otherwise an attacker could exhaust
     /// the server with spoofed SYNs, whose answers cause RSTs (RFC 7413 §5.1).
     pub(in crate::tcp) fn keep_fast_open_reset(&mut self, listener: Option<u32>, now: Instant) {
-        if let Some(listener) = self.listeners.iter_mut().find(|its| Some(its.number) == listener) {
+        if let Some(listener) = listener.and_then(|number| numbered(&mut self.listeners, number)) {
             listener.fast_open_resets.push_back(now + fast_open::RESET_COUNTS);
         }
     }
@@ -160,7 +160,7 @@ impl Tcp {
     /// Sets how many Fast Open sessions of a listener may be pending; with zero, it accepts none. Returns
     /// whether the listener exists.
     pub fn set_fast_open(&mut self, listener: u32, pending_max: u32) -> bool {
-        let found = self.listeners.iter_mut().find(|other| other.number == listener);
+        let found = numbered(&mut self.listeners, listener);
         found.map(|listener| listener.fast_open_pending_max = pending_max).is_some()
     }
 
@@ -200,9 +200,7 @@ impl Tcp {
         if !self.config.memory_shares || self.config.fairness == Fairness::Flow {
             return false;
         }
-        let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number) else {
-            return false;
-        };
+        let Some(listener) = numbered(&mut self.listeners, number) else { return false };
         let (table, claims) = (&self.table, &self.claims);
         let own = claims.half_open_of(listener.owner, remote.ip());
         let waits = |id: &SessionId| table.get(*id).is_some_and(|session| session.listener == Some(number));
