@@ -46,6 +46,7 @@ pub mod lines;
 mod lock;
 mod net;
 pub mod random;
+mod socket_option;
 pub mod text;
 pub mod thread;
 pub mod turn;

@@ -13,6 +13,7 @@
 //!                  train has at most [`TRAIN_MAX`] datagrams and 64 KB.
 
 use super::interface::{self, bind_remedy};
+use crate::socket_option;
 use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -151,18 +152,7 @@ impl UdpLink {
             .collect();
         let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: the option takes a program, which outlives the call with its instructions; the system only
-        // reads them.
-        let result = unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_REUSEPORT_CBPF,
-                (&raw const program).cast(),
-                size_of::<libc::sock_fprog>() as _,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        socket_option::set(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
     /// Binds a socket to a multicast group and a port, and joins the group on the interface that has a local
@@ -289,16 +279,7 @@ impl UdpLink {
 
     /// Sets an option that holds an int. If the system refuses, the socket works without it.
     fn request(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
-        // SAFETY: the options that this file sets take an int, and `value` outlives the call.
-        unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                level,
-                option,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as _,
-            );
-        }
+        let _ = socket_option::set(&self.socket, level, option, &value);
     }
 
     /// Sends a packet. Returns false if the packet is lost here because the socket cannot take it.

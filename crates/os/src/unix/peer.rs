@@ -1,7 +1,7 @@
 //! A connected socket with an untrusted peer.
 
 use super::closing::Closer;
-use crate::lock;
+use crate::{lock, socket_option};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -42,17 +42,7 @@ pub fn is_plain_memory(file: BorrowedFd<'_>) -> bool {
 /// Returns whether the system supports this.
 pub(super) fn refuse_files(socket: BorrowedFd<'_>) -> bool {
     let off: libc::c_int = 0;
-    // SAFETY: the option is an int; the call only reads `off`, which outlives it.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw const off).cast(),
-            size_of_val(&off) as libc::socklen_t,
-        )
-    };
-    set == 0
+    socket_option::set(socket, libc::SOL_SOCKET, SO_PASSRIGHTS, &off).is_ok()
 }
 
 /// Sets SO_MAX_PACING_RATE, which has no effect on Unix sockets. Only processes that have a descriptor of the
@@ -61,17 +51,7 @@ pub(super) fn refuse_files(socket: BorrowedFd<'_>) -> bool {
 /// # Errors
 /// The system call failed.
 pub fn set_token(socket: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-    // SAFETY: the system reads this many bytes of `token`, which outlives the call.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const token).cast(),
-            size_of_val(&token) as libc::socklen_t,
-        )
-    };
-    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    socket_option::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &token)
 }
 
 /// Returns whether the next byte of a socket with SO_OOBINLINE is its urgent byte (sockatmark(3)).
