@@ -156,7 +156,7 @@ pub(in crate::net) fn is_window_bound(evidence: &Evidence) -> bool {
 }
 
 /// Returns the evidence that a stream has all that the path carries; `None` if it may not.
-pub fn path_is_full(evidence: &Evidence) -> Option<String> {
+fn path_is_full(evidence: &Evidence) -> Option<String> {
     let shares = evidence.shares().filter(|_| evidence.pattern.is_stream() && !is_lossy(evidence))?;
     if is_window_full(evidence, shares) || shares.busy < 0.7 {
         return None;

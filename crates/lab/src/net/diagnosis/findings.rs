@@ -13,9 +13,9 @@
 
 use super::advice::{FULL_ADVICE, Proof, against};
 use super::boundary::should_be_slow;
-use super::cause::{self, Cause, is_lossy};
+use super::cause::{Cause, is_lossy};
 use super::directions::Directions;
-use super::judge::{Judge, Measured};
+use super::judge::{Judge, Judged, Measured};
 use super::map::{BOUNDARY, Cell, Map};
 use super::repeat::{Open, Rounds, again, isolated};
 use super::threshold::SlowBelow;
@@ -180,8 +180,7 @@ impl Findings {
         let best = sweep.best_stream().filter(|_| self.streams_slow_below == SlowBelow::QuarterOfBest);
         let words = self.streams_slow_below.to_string();
         best.map_or(words.clone(), |(mbps, pattern)| {
-            let way = if pattern.is_back() { "from the server" } else { "to the server" };
-            format!("{words}, {} Mbit/s {way}", readable(mbps))
+            format!("{words}, {} Mbit/s {}", readable(mbps), pattern.way())
         })
     }
 
@@ -256,10 +255,12 @@ impl Findings {
         let mut cell = Cell { predicted_slow, ..Cell::default() };
         let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
         (cell.figure, cell.mbps) = (Some(*figure), evidence.mbps());
-        if let Some(explanation) = judge.explanation(evidence) {
-            (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);
-        } else if judge.is_slow(evidence) {
-            cell.full = cause::path_is_full(evidence);
+        match judge.verdict(evidence) {
+            Some(Judged::Slow(explanation)) => {
+                (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);
+            }
+            Some(Judged::Full(because)) => cell.full = Some(because),
+            None => {}
         }
         cell
     }
@@ -309,9 +310,12 @@ impl Findings {
     pub(super) fn advise_full(&mut self) {
         for pattern in [Pattern::Stream, Pattern::StreamBack] {
             if let Some(mbps) = self.full_mbps(pattern) {
-                let way = if pattern.is_back() { "from the server" } else { "to the server" };
                 self.advice.push(Proof {
-                    advice: format!("{way}, the path is full at {} Mbit/s: {FULL_ADVICE}", readable(mbps)),
+                    advice: format!(
+                        "{}, the path is full at {} Mbit/s: {FULL_ADVICE}",
+                        pattern.way(),
+                        readable(mbps)
+                    ),
                     case: pattern.name().to_owned(),
                     before: mbps,
                     after: None,

@@ -1,6 +1,6 @@
 //! How a measured case is judged: whether it is slow, and why.
 
-use super::cause::{self, Cause, explain, is_lossy, is_slow, is_window_bound};
+use super::cause::{Cause, Explanation, explain, is_lossy, is_slow, is_window_bound};
 use crate::engine::Record;
 use crate::net::trial::evidence::Evidence;
 
@@ -19,6 +19,14 @@ impl Measured {
     }
 }
 
+/// What there is to say about a case that is below its threshold.
+pub(super) enum Judged {
+    /// It is slow.
+    Slow(Explanation),
+    /// It has all that the path carries; the evidence for that.
+    Full(String),
+}
+
 /// How the cells of a map are judged.
 pub(super) struct Judge {
     /// Streams are slow below this rate.
@@ -32,17 +40,21 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Returns whether a case is slow.
-    pub(super) fn is_slow(&self, evidence: &Evidence) -> bool {
-        is_slow(evidence, self.slow_mbps)
+    /// Returns what there is to say about a case; `None` if it is not slow.
+    pub(super) fn verdict(&self, evidence: &Evidence) -> Option<Judged> {
+        let is_slow = is_slow(evidence, self.slow_mbps)
             || (self.is_lossy && is_lossy(evidence))
-            || (self.is_relative && is_window_bound(evidence))
+            || (self.is_relative && is_window_bound(evidence));
+        let explanation = is_slow.then(|| explain(evidence))?;
+        let is_full = self.is_relative && explanation.cause == Cause::PathFull;
+        Some(if is_full { Judged::Full(explanation.because) } else { Judged::Slow(explanation) })
     }
 
     /// Returns why a case is slow; `None` if it is not, or has all that the path carries.
-    pub(super) fn explanation(&self, evidence: &Evidence) -> Option<cause::Explanation> {
-        let explanation = self.is_slow(evidence).then(|| explain(evidence))?;
-        let is_full = self.is_relative && explanation.cause == Cause::PathFull;
-        (!is_full).then_some(explanation)
+    pub(super) fn explanation(&self, evidence: &Evidence) -> Option<Explanation> {
+        match self.verdict(evidence) {
+            Some(Judged::Slow(explanation)) => Some(explanation),
+            Some(Judged::Full(_)) | None => None,
+        }
     }
 }

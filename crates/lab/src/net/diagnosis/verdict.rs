@@ -46,9 +46,9 @@ impl Findings {
             (Some(to), None) => format!("the best stream has {} Mbit/s to the server", readable(to)),
             (None, from) => format!("the best stream has {} Mbit/s from the server", readable(from?)),
         };
-        for (pattern, way) in [(Pattern::Stream, "to the server"), (Pattern::StreamBack, "from the server")] {
+        for pattern in [Pattern::Stream, Pattern::StreamBack] {
             if let Some(mbps) = self.full_mbps(pattern) {
-                words += &format!("; {way}, the path is full at {} Mbit/s", readable(mbps));
+                words += &format!("; {}, the path is full at {} Mbit/s", pattern.way(), readable(mbps));
             }
         }
         // The buffers of these streams limit them, not the path.

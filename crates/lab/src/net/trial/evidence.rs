@@ -48,6 +48,11 @@ impl Pattern {
         matches!(self, Pattern::Stream | Pattern::StreamBack)
     }
 
+    /// Returns the direction of the messages in words.
+    pub(in crate::net) fn way(self) -> &'static str {
+        if self.is_back() { "from the server" } else { "to the server" }
+    }
+
     /// Returns whether the server sends the messages.
     pub fn is_back(self) -> bool {
         matches!(self, Pattern::WriteWriteReadBack | Pattern::WriteReadBack | Pattern::StreamBack)
