@@ -76,13 +76,19 @@ impl Settings {
         socket.set_tcp_nodelay(self.no_delay).map_err(|error| error_of("TCP_NODELAY", error))
     }
 
+    /// Returns a new socket of the family of an address, with these settings.
+    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        self.apply(&socket)?;
+        Ok(socket)
+    }
+
     /// Connects with these settings.
     ///
     /// # Errors
     /// A system call failed; `TimedOut` after `timeout`.
     pub fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        self.apply(&socket)?;
+        let socket = self.socket(address)?;
         socket.connect_timeout(&address.into(), timeout)?;
         Ok(socket.into())
     }
@@ -98,8 +104,7 @@ impl Settings {
         timeout: Duration,
         before: impl FnOnce(SocketAddr) -> T,
     ) -> io::Result<(TcpStream, T)> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        self.apply(&socket)?;
+        let socket = self.socket(address)?;
         let any: IpAddr =
             if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         socket.bind(&SocketAddr::new(any, 0).into())?;
@@ -114,8 +119,7 @@ impl Settings {
     /// # Errors
     /// A system call failed.
     pub fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        self.apply(&socket)?;
+        let socket = self.socket(address)?;
         // A fixed port may have connections in TIME-WAIT (RFC 9293 §3.6.1).
         socket.set_reuse_address(address.port() > 0)?;
         socket.bind(&address.into())?;
