@@ -203,8 +203,7 @@ fn summary(direction: &Direction, rtt: Option<u64>) -> Summary {
     let waited: BTreeSet<Waited> = account.waits.iter().map(|wait| wait.waited).collect();
     let is_loaded = timeline.round_trips.len() >= ROUND_TRIPS_MIN;
     // What was sent takes a round trip to be acknowledged, wherever it was captured.
-    let nanos = account.duration().max(rtt.unwrap_or(0)) as f64;
-    let rate = if account.end > account.begin { account.bytes as f64 * 8e9 / nanos } else { 0.0 };
+    let rate = account.rate_over(account.duration().max(rtt.unwrap_or(0)));
     Summary {
         bytes: account.bytes.max(0) as u64,
         bits_per_second: rate.round(),
@@ -225,10 +224,8 @@ impl Report {
         let kinds = other.iter().take(KINDS_MAX).map(|(kind, count)| format!("{count} {kind}"));
         let more = (other.len() > KINDS_MAX).then(|| "others".to_owned());
         let kinds: Vec<String> = kinds.chain(more).collect();
-        match kinds[..] {
-            [] => format!("{} in the file", plural(self.packets as usize, "packet")),
-            _ => format!("{} in the file: {}", plural(self.packets as usize, "packet"), kinds.join(", ")),
-        }
+        let colon = if kinds.is_empty() { "" } else { ": " };
+        format!("{} in the file{colon}{}", plural(self.packets as usize, "packet"), kinds.join(", "))
     }
 }
 

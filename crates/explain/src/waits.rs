@@ -167,7 +167,12 @@ impl Account {
 
     /// Returns the payload bits per second from the first segment to the end; 0 if it is not known.
     pub(crate) fn rate(&self) -> f64 {
-        if self.end > self.begin { self.bytes as f64 * 8e9 / self.duration() as f64 } else { 0.0 }
+        self.rate_over(self.duration())
+    }
+
+    /// Returns the payload bits per second if the transfer took this long; 0 if it has no length.
+    pub(crate) fn rate_over(&self, nanos: u64) -> f64 {
+        if self.end > self.begin { self.bytes as f64 * 8e9 / nanos as f64 } else { 0.0 }
     }
 
     /// Returns the time in which the connection was in use: with the answer to the first request, without the

@@ -69,14 +69,8 @@ fn note(text: String) -> Block {
 
 fn badge(one: &Explained) -> Badge {
     let tone = match (&one.verdict, &one.limits[..]) {
-        (Some(_), _) => {
-            if one.is_slow() {
-                Tone::Bad
-            } else {
-                Tone::Good
-            }
-        }
-        (None, []) => Tone::Good,
+        (Some(_), _) if one.is_slow() => Tone::Bad,
+        (Some(_), _) | (None, []) => Tone::Good,
         (None, _) => Tone::Doubt,
     };
     Badge::new(tone, one.words())
