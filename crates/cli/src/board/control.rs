@@ -7,7 +7,7 @@ use kiban_service::config::DurationValue;
 use kiban_service::control::{CAPTURE_MAX, CaptureEnd, ControlClient, Question, Reply};
 use kiban_service::requests::Captured;
 use kiban_service::signals::{self, SignalRequest};
-use kiban_service::status::{Dhcp, Guest, Sandbox, Status, Use};
+use kiban_service::status::{Circuit, Dhcp, Guest, Sandbox, Status, Use};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -267,15 +267,8 @@ pub(crate) fn status_text(status: &Status) -> String {
     };
     text += &ports(status).to_string();
     if !status.circuits.is_empty() {
-        let mut table = Table::new("circuits")
-            .text_column("port")
-            .text_column("vc")
-            .text_column("peer")
-            .text_column("InATMARP");
-        for circuit in &status.circuits {
-            let peer = circuit.peer.clone().unwrap_or_else(|| "?".into());
-            table.row([circuit.port.clone(), circuit.vc.clone(), peer, circuit.state.clone()]);
-        }
+        let mut table = circuits_table();
+        status.circuits.iter().for_each(|circuit| table.row(circuit_cells(circuit)));
         text += &format!("\n{table}");
     }
     if !status.services.is_empty() {
@@ -289,6 +282,17 @@ pub(crate) fn status_text(status: &Status) -> String {
 
 /// Maximum width of a link address in a table, in characters.
 const LINK_WIDTH_MAX: usize = 33;
+
+/// Returns an empty table of circuits.
+pub(crate) fn circuits_table() -> Table {
+    Table::new("circuits").text_column("port").text_column("vc").text_column("peer").text_column("InATMARP")
+}
+
+/// Returns a circuit's row of that table.
+pub(crate) fn circuit_cells(circuit: &Circuit) -> [String; 4] {
+    let peer = circuit.peer.clone().unwrap_or_else(|| "?".into());
+    [circuit.port.clone(), circuit.vc.clone(), peer, circuit.state.clone()]
+}
 
 /// Returns a link's address as a table cell. If the address is too long, the cell holds an abbreviation, and
 /// the full address is listed below the table, after the name of its port.

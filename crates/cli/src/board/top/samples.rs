@@ -37,7 +37,7 @@ fn counts(status: &Status) -> Counts {
     let mut counts = Counts::new();
     for port in &status.ports {
         let of = |names| pair(&port.link_counters, names);
-        counts.insert(bytes_key(&port.name), of(["bytes_in", "bytes_out"]));
+        counts.insert(port_key(&port.name), of(["bytes_in", "bytes_out"]));
         counts.insert(units_key(&port.name), of(["units_in", "units_out"]));
     }
     for service in &status.services {
@@ -53,7 +53,7 @@ fn counts(status: &Status) -> Counts {
     counts
 }
 
-fn bytes_key(port: &str) -> String {
+pub(super) fn port_key(port: &str) -> String {
     format!("port {port}")
 }
 
@@ -61,15 +61,15 @@ fn units_key(port: &str) -> String {
     format!("units {port}")
 }
 
-fn service_key(service: &Service) -> String {
+pub(super) fn service_key(service: &Service) -> String {
     format!("service {}", service.name)
 }
 
-fn connection_key(connection: &Connection) -> String {
+pub(super) fn connection_key(connection: &Connection) -> String {
     format!("session {} {}", connection.local, connection.remote)
 }
 
-fn shard_key(number: usize) -> String {
+pub(super) fn shard_key(number: usize) -> String {
     format!("shard {number}")
 }
 
@@ -100,8 +100,7 @@ impl Samples {
         (self.cpu_nanos, self.counts, self.status) = (cpu_nanos, now, status);
         if has_rates {
             for (way, history) in self.bits.iter_mut().enumerate() {
-                let ports =
-                    self.status.ports.iter().filter_map(|port| self.rates.get(&bytes_key(&port.name)));
+                let ports = self.status.ports.iter().filter_map(|port| self.rates.get(&port_key(&port.name)));
                 history.push_front(ports.map(|rates| rates[way] * 8.0).sum::<f64>() as u64);
                 history.truncate(HISTORY);
             }
@@ -114,7 +113,7 @@ impl Samples {
 
     /// Returns the rates at which a port receives and sends, in bit/s, if they are known.
     pub(super) fn port_bits(&self, port: &str) -> Option<[f64; 2]> {
-        self.bits_of(&bytes_key(port))
+        self.bits_of(&port_key(port))
     }
 
     /// Returns the packets, frames or cells that a port receives and sends per second, if they are known.

@@ -3,8 +3,8 @@
 //! Narrow  columns of tables that do not fit are left out, and parts of the lines above them move to another
 //!         line, so that nothing is clipped from 60 columns on.
 
-use super::samples::Samples;
-use crate::board::control::{guest_lines, link_cell};
+use super::samples::{Samples, connection_key, port_key, service_key, shard_key};
+use crate::board::control::{circuit_cells, circuits_table, guest_lines, link_cell};
 use kiban_lab::Table;
 use kiban_lab::table::{counted, cut};
 use kiban_service::status::{Connection, Port, Service, Use};
@@ -348,7 +348,7 @@ fn ports<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
             port.waiting.to_string(),
             port.lost.values().sum::<u64>().to_string(),
         ];
-        listing.row(format!("port {}", port.name), row, &[]);
+        listing.row(port_key(&port.name), row, &[]);
     }
     listing
 }
@@ -381,7 +381,7 @@ fn services<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
             service.counters.get("refused").copied().unwrap_or(0).to_string(),
         ];
         let guest: Vec<String> = service.guest.iter().flat_map(guest_lines).collect();
-        if listing.row(format!("service {}", service.name), row, &guest) {
+        if listing.row(service_key(service), row, &guest) {
             guest.iter().for_each(|line| listing.table.remark(format!("{}  {line}", service.name)));
         }
     }
@@ -415,22 +415,15 @@ fn connections<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
             scaled(one.cwnd_bytes as f64, "B"),
             scaled(one.retransmitted_bytes as f64, "B"),
         ];
-        listing.row(format!("session {} {}", one.local, one.remote), row, &[]);
+        listing.row(connection_key(one), row, &[]);
     }
     listing
 }
 
 fn circuits<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
-    let table = Table::new("circuits")
-        .text_column("port")
-        .text_column("vc")
-        .text_column("peer")
-        .text_column("InATMARP");
-    let mut listing = Listing { table, spare: &[], keys: Vec::new(), view };
+    let mut listing = Listing { table: circuits_table(), spare: &[], keys: Vec::new(), view };
     for circuit in &samples.status.circuits {
-        let peer = circuit.peer.clone().unwrap_or_else(|| "?".into());
-        let row = [circuit.port.clone(), circuit.vc.clone(), peer, circuit.state.clone()];
-        listing.row(format!("circuit {} {}", circuit.port, circuit.vc), row, &[]);
+        listing.row(format!("circuit {} {}", circuit.port, circuit.vc), circuit_cells(circuit), &[]);
     }
     listing
 }
@@ -445,7 +438,7 @@ fn shards<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
     for (number, shard) in samples.status.shards.iter().enumerate() {
         let [packets_in, packets_out] = rate_cells(samples.shard_units(number), "/s");
         let row = [number.to_string(), shard.sessions.to_string(), packets_in, packets_out];
-        listing.row(format!("shard {number}"), row, &[]);
+        listing.row(shard_key(number), row, &[]);
     }
     listing
 }
