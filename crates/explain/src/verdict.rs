@@ -59,13 +59,16 @@ struct Case<'a> {
     sender: usize,
     timeline: &'a Timeline,
     account: &'a Account,
+    /// How much of the path was used, if it is known.
+    capacity: Option<capacity::Use>,
 }
 
 /// Analyses the direction from `sender`.
 pub(crate) fn direction(connection: &Connection, sender: usize) -> Direction {
     let timeline = Timeline::of(connection, sender, connection.shift(1 - sender));
     let account = account(&timeline);
-    let case = Case { connection, sender, timeline: &timeline, account: &account };
+    let capacity = capacity::find(&timeline);
+    let case = Case { connection, sender, timeline: &timeline, account: &account, capacity };
     let (findings, may_hide_queue) = (case.findings(), case.may_hide_queue());
     Direction { timeline, account, findings, may_hide_queue }
 }
@@ -482,7 +485,7 @@ impl Case<'_> {
                 time(least)
             )
         } else {
-            let used = capacity::find(self.timeline).filter(|used| used.percent >= FULL_MIN)?;
+            let used = self.capacity.filter(|used| used.percent >= FULL_MIN)?;
             format!("The path is full: {}, {:.0} % of the time", rate(used.bits_per_second), used.percent)
         };
         let because = format!(
@@ -493,7 +496,7 @@ impl Case<'_> {
     }
 
     fn policing(&self) -> Option<Finding> {
-        if capacity::find(self.timeline).is_some_and(|used| used.percent >= POLICED_MAX) {
+        if self.capacity.is_some_and(|used| used.percent >= POLICED_MAX) {
             return None;
         }
         let policer = policing::find(self.timeline, self.account)?;
