@@ -12,10 +12,11 @@ use kiban_lab::engine::store::write_atomically;
 use kiban_lab::net::hosts::{Hosts, NotMeasured, together};
 use kiban_lab::net::latency::{Latency, LatencyRequest, measure};
 use kiban_lab::net::{Client, TcpStack};
+use kiban_os::lock;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The maximum number of hosts in a plan.
@@ -206,10 +207,6 @@ struct Kept {
 
 /// The results so far; `None` once they are being reported.
 type Results = Arc<Mutex<Option<Kept>>>;
-
-fn lock(results: &Results) -> MutexGuard<'_, Option<Kept>> {
-    results.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Adds a result, unless the results have been taken.
 fn keep(results: &Results, add: impl FnOnce(&mut Kept)) {
