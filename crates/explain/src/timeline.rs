@@ -9,6 +9,7 @@
 //! Lag              the shortest time from the SYN-ACK to the ACK, or from the SYN to the SYN-ACK. While it
 //!                  varies, because packets wait in a queue, timestamps tell it: a segment echoes the
 //!                  timestamp of the newest acknowledgement that its sender had received (RFC 7323 §4).
+//!                  Without timestamps, only the repair of a loss shows it: see [`Timeline::repairs`].
 //! Round trip       from a segment to its acknowledgement, plus the lag.
 //! Limits           segments that were lost before the place of the capture are not in it: their
 //!                  retransmissions look like segments that fill a hole.
@@ -123,6 +124,16 @@ pub(crate) struct Timeline {
     pub(crate) knows_trip: bool,
     /// Round trips measured under load: when, and how long.
     pub(crate) round_trips: Vec<(u64, u64)>,
+    /// Lags under load that losses show: when, how long, and the packets. Empty if timestamps tell the lag.
+    pub(crate) repairs: Vec<Repair>,
+}
+
+/// A loss and its repair: the acknowledgement that made the sender repair it, and the retransmission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Repair {
+    pub(crate) asked: u64,
+    pub(crate) lag: u64,
+    pub(crate) packets: [u32; 2],
 }
 
 /// Extends sequence numbers to offsets that do not wrap.
@@ -287,6 +298,9 @@ impl Timeline {
         let discovered = timeline.path_mtu_discovery();
         timeline.discovered = discovered.map(|(first, _)| first);
         timeline.mss = discovered.map_or_else(|| timeline.effective_mss(offered).max(1), |(_, unit)| unit);
+        if !timeline.has_lags {
+            timeline.repairs = timeline.repairs();
+        }
         timeline
     }
 
@@ -323,6 +337,46 @@ impl Timeline {
             .into_iter()
             .map(|(ack, near)| (acks[ack].captured, near + (acks[ack].at - acks[ack].captured)))
             .collect();
+    }
+
+    /// Returns the lags that losses show. A sender repairs a loss at once when it learns that three segments
+    /// above the hole have arrived (RFC 5681 §3.2, RFC 6675 §5), so the lag is the time from the
+    /// acknowledgement that says so to the segment that fills the hole. Of losses that are repaired together,
+    /// only the first counts, because the sender spreads the other retransmissions. If the retransmission is
+    /// lost as well, a timer repairs the loss, after a silence.
+    fn repairs(&self) -> Vec<Repair> {
+        let mut repairs = Vec::new();
+        let mut acks = self.acks.iter().peekable();
+        let (mut known, mut duplicates, mut highest, mut recovered) = (0, 0, 0, 0);
+        // The acknowledgement that asks for a retransmission, and the longest silence since then.
+        let mut asked: Option<(Ack, u64)> = None;
+        let mut last = 0;
+        for send in &self.sends {
+            while let Some(ack) = acks.next_if(|ack| ack.number < send.number) {
+                if ack.acknowledged > known {
+                    (known, duplicates, asked) = (ack.acknowledged, 0, None);
+                }
+                duplicates += u32::from(ack.is_duplicate);
+                let is_reported = duplicates >= 3 || ack.delivered - known >= 3 * self.mss;
+                if asked.is_none() && is_reported && known >= recovered {
+                    asked = Some((*ack, 0));
+                }
+            }
+            if let Some((ack, silence)) = &mut asked {
+                *silence = (*silence).max(send.at - last.max(ack.captured));
+                let lag = send.at - ack.captured;
+                if (send.start..send.end).contains(&ack.acknowledged) {
+                    if *silence * 2 <= lag {
+                        let packets = [ack.number, send.number];
+                        repairs.push(Repair { asked: ack.captured, lag, packets });
+                    }
+                    // What was sent before the retransmission belongs to the same repair.
+                    (asked, recovered) = (None, highest);
+                }
+            }
+            (last, highest) = (send.at, highest.max(send.end));
+        }
+        repairs
     }
 
     /// Returns the largest payload that the sender sends in bulk, at most `offered`: a sender may use less
@@ -612,5 +666,42 @@ mod tests {
         let released = packet(1, 4061, 1448, 4520, 4121);
         let packets = [&handshake[..], &[acknowledged], &answer, &more, &[released]].concat();
         assert_eq!(lag_samples(&packets, 1), [(4041 * MILLISECOND, 20 * MILLISECOND)]);
+    }
+
+    /// Returns what a receiver captures of segments of 1000 bytes that come every 10 ms, until `silent_from`:
+    /// the fifth is lost, and its retransmission comes at `repaired`, ms.
+    fn with_loss(silent_from: u64, repaired: u64) -> Timeline {
+        let mut timeline = Timeline { mss: 1000, ..Timeline::default() };
+        for at in (0..=repaired).step_by(10).filter(|at| *at < silent_from || *at == repaired) {
+            let start = if at == repaired { 4000 } else { at as i64 * 100 + if at < 40 { 0 } else { 1000 } };
+            let (number, at) = (timeline.sends.len() as u32 * 2, at * MILLISECOND);
+            let (end, push, missing) = (start + 1000, false, 0);
+            timeline.sends.push(Segment { number, at, start, end, push, missing });
+            timeline.acks.push(Ack {
+                number: number + 1,
+                captured: at,
+                at,
+                acknowledged: end.min(4000),
+                delivered: end.min(4000),
+                window: 1 << 20,
+                field: 1 << 14,
+                is_pure: true,
+                is_duplicate: end > 5000,
+                repeated: None,
+            });
+        }
+        timeline
+    }
+
+    #[test]
+    fn the_repair_of_a_loss_shows_the_lag() {
+        // The segments at 40, 50 and 60 ms follow the hole.
+        let (asked, lag) = (60 * MILLISECOND, 300 * MILLISECOND);
+        let timeline = with_loss(u64::MAX, 360);
+        let packets = [13, timeline.sends.last().expect("the retransmission").number];
+        assert_eq!(timeline.repairs(), [Repair { asked, lag, packets }]);
+        // Without a queue. The retransmission of a retransmission that was lost waits for a timer.
+        assert_eq!(with_loss(u64::MAX, 80).repairs()[0].lag, 20 * MILLISECOND);
+        assert_eq!(with_loss(80, 360).repairs(), []);
     }
 }

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::finding::{Evidence, Finding, bytes, millis, plural, rate, seconds, time, times};
 use crate::policing;
 use crate::queue;
-use crate::timeline::{MILLISECOND, Place, Segment, Timeline};
+use crate::timeline::{MILLISECOND, Place, Repair, Segment, Timeline, percentile};
 use crate::waits::{Account, Wait, Waited, account};
 use kiban_tcpip::wire::tcp::SackBlock;
 
@@ -98,7 +98,8 @@ impl Case<'_> {
         for (stronger, weaker) in [
             (Cause::Policing, &[Cause::Congestion, Cause::RetransmissionTimeout, Cause::PathFull][..]),
             (Cause::PathMtu, &[Cause::Congestion, Cause::RetransmissionTimeout, Cause::SenderLimited]),
-            (Cause::Bufferbloat, &[Cause::PathFull]),
+            // A queue that is never empty keeps the path busy: losses only limit it.
+            (Cause::Bufferbloat, &[Cause::PathFull, Cause::Congestion]),
             (Cause::PathFull, &[Cause::Congestion]),
             (Cause::SillyWindow, &[Cause::ReceiverLimited, Cause::SlowReader, Cause::SmallMss]),
             (Cause::LostWindowScaling, &[Cause::ReceiverLimited, Cause::SlowReader]),
@@ -551,29 +552,56 @@ impl Case<'_> {
 
     fn bufferbloat(&self) -> Option<Finding> {
         let least = self.timeline.shortest_round_trip();
-        let (median, worst) = (self.timeline.round_trip(50), self.timeline.round_trip(95));
-        let extra = median.saturating_sub(least);
-        let is_shown =
-            self.account.segments >= SEGMENTS_MIN && self.timeline.round_trips.len() >= ROUND_TRIPS_MIN;
-        if extra < BLOAT_MIN || median < 3 * least || !is_shown {
+        let is_bloat = |trip: u64| trip.saturating_sub(least) >= BLOAT_MIN && trip >= 3 * least;
+        if self.account.segments < SEGMENTS_MIN {
             return None;
         }
-        let lost = (self.account.active() as f64 * extra as f64 / median as f64) as u64;
+        let (median, worst) = (self.timeline.round_trip(50), self.timeline.round_trip(95));
+        let (trip, because, evidence) = if self.timeline.round_trips.len() >= ROUND_TRIPS_MIN
+            && is_bloat(median)
+        {
+            let because = format!(
+                "Under load the round trip grew from {} to {} (median; 95 % below {}): packets wait in a \
+                     queue.",
+                time(least),
+                time(median),
+                time(worst)
+            );
+            let longest = self.timeline.round_trips.iter().max_by_key(|(_, trip)| *trip);
+            let ack = longest.and_then(|(at, _)| self.timeline.acks.iter().find(|ack| ack.captured == *at));
+            let evidence = longest.zip(ack).map(|((at, trip), ack)| Evidence {
+                packets: vec![ack.number],
+                at_s: self.seconds(*at),
+                lost_ms: millis(trip.saturating_sub(least)),
+                what: format!("this acknowledgement took {}", time(*trip)),
+            });
+            (median, because, evidence.into_iter().collect())
+        } else {
+            self.full_queue(least).filter(|(trip, ..)| is_bloat(*trip))?
+        };
+        let lost = (self.account.active() as f64 * (trip - least) as f64 / trip as f64) as u64;
+        Some(self.finding(Cause::Bufferbloat, lost, because, evidence))
+    }
+
+    /// Returns the round trip that the repairs of losses show, ns, which is that of a full queue, in words,
+    /// and its evidence.
+    fn full_queue(&self, least: u64) -> Option<(u64, String, Vec<Evidence>)> {
+        let repairs = &self.timeline.repairs;
+        let lag = percentile(repairs.iter().map(|repair| repair.lag).collect(), 50)?;
+        let trip = self.timeline.near + lag;
         let because = format!(
-            "Under load the round trip grew from {} to {} (median; 95 % below {}): packets wait in a queue.",
-            time(least),
-            time(median),
-            time(worst)
+            "When segments were lost, their retransmissions came after a round trip of {}, which had been {} \
+             without load: packets wait in a queue until it overflows.",
+            time(trip),
+            time(least)
         );
-        let longest = self.timeline.round_trips.iter().max_by_key(|(_, trip)| *trip);
-        let ack = longest.and_then(|(at, _)| self.timeline.acks.iter().find(|ack| ack.captured == *at));
-        let evidence = longest.zip(ack).map(|((at, trip), ack)| Evidence {
-            packets: vec![ack.number],
-            at_s: self.seconds(*at),
-            lost_ms: millis(trip.saturating_sub(least)),
-            what: format!("this acknowledgement took {}", time(*trip)),
-        });
-        Some(self.finding(Cause::Bufferbloat, lost, because, evidence.into_iter().collect()))
+        let piece = |repair: &Repair| Evidence {
+            packets: repair.packets.to_vec(),
+            at_s: self.seconds(repair.asked),
+            lost_ms: millis(repair.lag.saturating_sub(self.timeline.far)),
+            what: format!("the retransmission came {} after it was asked for", time(repair.lag)),
+        };
+        Some((trip, because, repairs.iter().take(EVIDENCE_MAX).map(piece).collect()))
     }
 
     /// Returns whether a congestion window that grows as in TCP's standards has filled a long queue behind

@@ -87,6 +87,8 @@ fn the_causes_of_kernel_connections_are_found() {
         ("healthy-nodelay.pcap", None),
         // Behind the queue, without timestamps, and a look-alike.
         ("bufferbloat-behind.pcap", None),
+        // The same, but the queue overflows.
+        ("bufferbloat-overflow.pcap", Some(Cause::Bufferbloat)),
         ("paced.pcap", None),
     ] {
         let (_, one) = explained(name);

@@ -295,8 +295,12 @@ class Case:
     def bufferbloat(self, rng, _):
         self.rate = self.number(MBIT, 12 * MBIT)
         queue = self.rate / 8 * (0.25 + self.delay * 6 + rng.random() * 0.6)
-        self.there["packets_max"], self.rcvbuf = 5000, int(queue)
-        self.job = ("bulk", int(queue * 6))
+        # The window fills the queue, or it makes it overflow.
+        if rng.random() < 0.25:
+            self.there["packets_max"], self.rcvbuf = 5000, int(queue)
+        else:
+            self.there["packets_max"], self.rcvbuf = int(queue / 1500), int(queue * 4)
+        self.job = ("bulk", int(self.rate / 8 * 15))
 
 
 def send(connection, case):

@@ -195,10 +195,17 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
             let rate = draw.number(MBIT, 12 * MBIT);
             s = plain(draw, seed, rate, one_way);
             let queue = rate as f64 / 8.0 * (0.25 + one_way.as_secs_f64() * 6.0 + draw.0.unit() * 0.6);
-            s.there.packets_max = 5000;
-            s.receiver.receive_buffer_bytes = queue as u32;
-            s.sender.send_buffer_bytes = 2 * queue as u32;
-            s.job = Job::Bulk(queue as usize * (6 + draw.0.below(8) as usize));
+            // The window fills the queue, or it makes it overflow.
+            let window = if draw.one_in(4) {
+                s.there.packets_max = 5000;
+                queue
+            } else {
+                s.there.packets_max = queue as usize / 1500;
+                4.0 * queue
+            };
+            s.receiver.receive_buffer_bytes = window as u32;
+            s.sender.send_buffer_bytes = 2 * window as u32;
+            s.job = Job::Bulk(queue as usize * (16 + draw.0.below(16) as usize));
         }
     }
     s
