@@ -24,7 +24,7 @@ const EXPLAINED_MIN: f64 = 0.5;
 const EXPLAINED_TIMED_MIN: f64 = 0.8;
 /// How much larger this share has to be than the share of segments that passed a bucket as empty, in standard
 /// deviations of a share of as many random losses.
-const DEVIATIONS_MIN: f64 = 6.0;
+const DEVIATIONS_MIN: f64 = 4.5;
 /// After a silence in which the bucket was filled with so many segments, none is lost.
 const REFILLED_SEGMENTS: f64 = 4.0;
 /// By how much less a rate may explain the losses that is as good as the best one.
@@ -209,11 +209,10 @@ fn is_queue(timeline: &Timeline, account: &Account, fit: &Fit) -> bool {
     let median = percentile(before.collect(), 50);
     let grown = median.map(|median| median.saturating_sub(timeline.shortest_round_trip()));
     let delay = (fit.bucket_bytes / fit.rate) as u64;
+    let is_exact = timeline.is_at_sender || timeline.has_lags;
     match grown {
         // The sender paces its segments, and the round trip is known exactly: only that counts.
-        Some(grown) if timeline.is_at_sender && delay >= 4 * MILLISECOND && peak < BURST_MIN => {
-            grown > delay / 3
-        }
+        Some(grown) if is_exact && delay >= 4 * MILLISECOND && peak < BURST_MIN => grown > delay / 3,
         Some(grown) => peak < BURST_MIN || grown > delay / 3 + 4 * MILLISECOND,
         None => peak < BURST_MIN,
     }

@@ -444,8 +444,12 @@ impl Timeline {
         let (mut newest, mut highest, mut known) = (None::<Segment>, 0, 0);
         // Karn's rule: what was sent twice is not measured (RFC 6298 §3).
         let mut repeated = i64::MIN;
+        let mut has_hole = false;
         for (index, ack) in self.acks.iter().enumerate() {
             let mut count = 0;
+            // What arrived above a hole is acknowledged late: when the hole is filled.
+            let was_hole =
+                std::mem::replace(&mut has_hole, ack.is_duplicate || ack.delivered > ack.acknowledged);
             while let Some(send) =
                 waiting.next_if(|send| send.at <= ack.captured && send.end <= ack.acknowledged)
             {
@@ -462,6 +466,7 @@ impl Timeline {
             // A lone segment may wait for the receiver's timer, so it counts only as a short sample.
             if let Some(send) = newest.take_if(|send| advances && send.end == ack.acknowledged)
                 && send.start >= repeated
+                && !was_hole
                 && !ack.is_duplicate
             {
                 let near = ack.captured - send.at;

@@ -34,5 +34,5 @@ fn a_bulk_transfer_that_fills_a_link_is_not_slow() {
 #[test]
 fn the_causes_of_simulated_connections_are_found() {
     let run = |cause, seed| scenarios::scenario(cause, seed).run();
-    Set { causes: simulated(), run, first: [0, 11001], each: 24, floor: 0.8 }.check();
+    Set { causes: simulated(), run, first: [0, 19001], each: 24, floor: 0.9 }.check();
 }
