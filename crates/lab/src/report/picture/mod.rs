@@ -5,6 +5,8 @@
 //! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each is converted into a [`Picture`].
 //! Tooltips  are `<title>` elements, which browsers show without a script; the page's script shows them
 //!           without delay.
+//! Libraries  Observable Plot and Vega-Lite draw only where JavaScript runs, so that neither the program
+//!           nor a page without scripts could draw; plotters' SVG has no titles, descriptions or dark mode.
 //! Accessibility  every figure has a title and a description for screen readers, and its data as a table.
 //! Limits    sizes are fixed; a page scrolls a figure that is wider than the window.
 
