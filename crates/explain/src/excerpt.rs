@@ -1,8 +1,8 @@
 //! The packets and the curves that a person looks at to believe a verdict.
 
-use crate::connection::{Connection, Packet};
 use crate::finding::Finding;
-use crate::timeline::{MILLISECOND, Timeline};
+use crate::tcp::connection::{Connection, Packet};
+use crate::tcp::timeline::{MILLISECOND, Timeline};
 use kiban_tcpip::wire::tcp::Flags;
 
 /// The number of packets at each end of an excerpt.

@@ -1,11 +1,8 @@
 //! Explains TCP and RoCEv2 connections in packet captures: who waited for whom, and why.
 //!
 //! Purpose          a verdict for each connection of a pcap or pcapng file, with the packets that prove it.
-//! Path             segments (`read`) are sorted into connections, and each direction is reconstructed as its
-//!                  sender saw it, wherever the capture was made (`timeline`). The time before each segment
-//!                  is attributed to what held it back (`waits`). Rules find the causes in these sums and in
-//!                  the handshake (`verdict`, `policing`).
-//! RoCEv2           [`roce`] does the same for pairs of queue pairs.
+//! Path             the file is read down to segments and packets (`read`), without copies (`copies`). `tcp`
+//!                  and [`roce`] explain each connection, and `report` has the result.
 //! Related work     T-RAT (Zhang et al., SIGCOMM 2002) and Siekkinen et al. (2005) classify the limits of
 //!                  transfers; tcptrace and Wireshark mark single events. Here, as in Linux's TCP_INFO
 //!                  (`tcpi_busy_time` and its companions), the time is accounted for.
@@ -21,28 +18,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod capacity;
 mod cause;
-mod connection;
 mod copies;
 mod excerpt;
 mod finding;
-mod handshake;
-mod policing;
-mod queue;
 mod read;
 mod report;
 pub mod roce;
-mod timeline;
-mod verdict;
-mod waits;
+mod tcp;
 
 pub use cause::Cause;
 pub use excerpt::{Curves, Step};
 pub use finding::{Evidence, Finding};
 pub use report::{Explained, Limit, Report, Summary};
-pub use timeline::Place;
-pub use waits::Waited;
+pub use tcp::timeline::Place;
+pub use tcp::waits::Waited;
 
 use kiban_base::Malformed;
 
@@ -54,7 +44,7 @@ use kiban_base::Malformed;
 pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     let mut contents = read::read(file, read::SEGMENTS_MAX)?;
     let duplicates = copies::remove(&mut contents.segments);
-    let connections = connection::connections(&contents.segments);
+    let connections = tcp::connection::connections(&contents.segments);
     let tcp = connections.iter().map(|one| (one.packets[0].number, report::explain(one)));
     let queue_pairs = roce::connections(&contents.roce);
     let roce = queue_pairs.iter().map(|one| (one.packets[0].number, roce::explain(one)));

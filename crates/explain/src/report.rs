@@ -1,14 +1,14 @@
 //! The result: plain values, for text, JSON and pages.
 
 use crate::cause::Cause;
-use crate::connection::Connection;
 use crate::excerpt::{Curves, Step, curves, steps};
 use crate::finding::{Evidence, Finding, millis, plural, rate, seconds, time};
-use crate::handshake;
 use crate::roce;
-use crate::timeline::Place;
-use crate::verdict::{Direction, direction};
-use crate::waits::Waited;
+use crate::tcp::connection::Connection;
+use crate::tcp::handshake;
+use crate::tcp::timeline::Place;
+use crate::tcp::verdict::{Direction, direction};
+use crate::tcp::waits::Waited;
 use kiban_tcpip::wire::tcp::Flags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

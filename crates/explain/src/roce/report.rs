@@ -10,8 +10,8 @@ use crate::cause::Cause as AnyCause;
 use crate::excerpt::{Curves, Step, excerpt, thin};
 use crate::finding::Finding;
 use crate::report::{Explained, Summary};
-use crate::timeline::Place;
-use crate::waits::Waited;
+use crate::tcp::timeline::Place;
+use crate::tcp::waits::Waited;
 use kiban_rdma::wire::roce::{NakCode, Operation, Syndrome};
 use std::collections::BTreeMap;
 

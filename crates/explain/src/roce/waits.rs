@@ -21,7 +21,7 @@
 //! ```
 
 use super::timeline::{Event, Request, Said, Timeline, What};
-use crate::timeline::percentile;
+use crate::tcp::timeline::percentile;
 use kiban_rdma::wire::roce::NakCode;
 use std::collections::{BTreeMap, VecDeque};
 

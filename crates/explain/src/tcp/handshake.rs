@@ -5,11 +5,11 @@
 //! Limits           a program that sends one message and wants no answer, over a connection that it leaves
 //!                  open, looks like one that waits for an answer.
 
+use super::connection::{Connection, Packet};
+use super::timeline::MILLISECOND;
+use super::verdict::Direction;
 use crate::cause::Cause;
-use crate::connection::{Connection, Packet};
 use crate::finding::{Evidence, Finding, millis, plural, seconds, time, times};
-use crate::timeline::MILLISECOND;
-use crate::verdict::Direction;
 use kiban_tcpip::wire::tcp::Flags;
 
 /// The shortest wait for an answer to a SYN that a timer ended. RFC 6298 §2.1: a second.

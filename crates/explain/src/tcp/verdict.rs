@@ -7,14 +7,14 @@
 //! Thresholds       a cause must cost a tenth of the direction's time; waiting for a window or for the
 //!                  application, which is normal to some extent, more.
 
-use crate::capacity;
+use super::capacity;
+use super::connection::Connection;
+use super::policing;
+use super::queue;
+use super::timeline::{MILLISECOND, Place, Repair, Segment, Timeline, percentile};
+use super::waits::{Account, Wait, Waited, account};
 use crate::cause::Cause;
-use crate::connection::Connection;
 use crate::finding::{Evidence, Finding, bytes, millis, plural, rate, seconds, time, times};
-use crate::policing;
-use crate::queue;
-use crate::timeline::{MILLISECOND, Place, Repair, Segment, Timeline, percentile};
-use crate::waits::{Account, Wait, Waited, account};
 use kiban_tcpip::wire::tcp::SackBlock;
 
 /// Below this time, nothing is worth a verdict.
@@ -250,7 +250,7 @@ impl Case<'_> {
             // scaling. A window below 64 KB that is scaled by 0 is the same either way.
             (Some(_), Some(shift @ 1..)) if account.beyond_field * 50 <= account.segments => {
                 let as_seen = Timeline::of(self.connection, self.sender, Some(0));
-                let unscaled = crate::waits::account(&as_seen);
+                let unscaled = super::waits::account(&as_seen);
                 let because = format!(
                     "The receiver scales its windows by 2^{shift}, but the sender never sent more than the \
                      unscaled window field allows: something on the path hides the option from it."
@@ -538,7 +538,7 @@ impl Case<'_> {
 
     /// Returns the first losses as evidence.
     fn losses(&self) -> Vec<Evidence> {
-        let piece = |loss: &crate::waits::Loss| {
+        let piece = |loss: &super::waits::Loss| {
             let send = &self.timeline.sends[loss.send];
             Evidence {
                 packets: vec![send.number, loss.retransmission],

@@ -19,7 +19,7 @@
 //!
 //! Limits           a sender whose send buffer is too small looks as if it waited for the network.
 
-use crate::timeline::{MILLISECOND, Segment, Timeline};
+use super::timeline::{MILLISECOND, Segment, Timeline};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest silence before a retransmission that counts as a timeout. RFC 6298 §2.4 asks for 1 s; systems

@@ -14,7 +14,7 @@
 //! Limits           segments that were lost before the place of the capture are not in it: their
 //!                  retransmissions look like segments that fill a hole.
 
-use crate::connection::{Connection, Packet};
+use super::connection::{Connection, Packet};
 use kiban_tcpip::wire::tcp::{Flags, Sequence};
 use std::collections::{BTreeMap, BTreeSet};
 

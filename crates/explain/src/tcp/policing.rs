@@ -10,8 +10,8 @@
 //!                  rate. An outage loses packets after a silence as well.
 //! Limits           needs [`LOSSES_MIN`] lost segments in [`EPISODES_MIN`] episodes.
 
-use crate::timeline::{MILLISECOND, Timeline, percentile};
-use crate::waits::Account;
+use super::timeline::{MILLISECOND, Timeline, percentile};
+use super::waits::Account;
 use std::collections::BTreeMap;
 
 /// Fewer lost segments do not show a rate.

@@ -6,7 +6,7 @@
 //!           not used.
 //! Limits    a sender whose window losses keep equally small all the time looks as if the path were full.
 
-use crate::timeline::{MILLISECOND, Timeline, percentile};
+use super::timeline::{MILLISECOND, Timeline, percentile};
 
 /// Fewer intervals show no steady rate.
 const INTERVALS_MIN: u64 = 10;
