@@ -1,16 +1,11 @@
 //! The packets and the curves that a person looks at to believe a verdict.
 
 use crate::finding::Finding;
-use crate::tcp::connection::{Connection, Packet};
-use crate::tcp::timeline::{MILLISECOND, Timeline};
-use kiban_tcpip::wire::tcp::Flags;
 
 /// The number of packets at each end of an excerpt.
 const STEPS_EACH: usize = 7;
 /// The number of points of a curve.
 const POINTS_MAX: usize = 80;
-/// A wait of this length is marked.
-const WAIT_MIN: u64 = 20 * MILLISECOND;
 
 /// A packet of an excerpt.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -40,13 +35,6 @@ pub struct Curves {
     pub in_flight: Vec<(f64, f64)>,
     /// The size of the window.
     pub window_size: Vec<(f64, f64)>,
-}
-
-/// Returns the packets around the first evidence of a finding, or the first packets.
-pub(crate) fn steps(connection: &Connection, finding: Option<&Finding>) -> Vec<Step> {
-    let packets = &connection.packets;
-    let place = |at: usize| (packets[at].number, packets[at].at, packets[at].end);
-    excerpt(packets.len(), place, finding, WAIT_MIN, |at| words(connection, &packets[at]))
 }
 
 /// Returns the packets around the first evidence of a finding, of `count` packets, or the first packets.
@@ -87,64 +75,6 @@ pub(crate) fn excerpt(
         steps.push(Step { packet, after_ms, from: end, what: words(at), wait });
     }
     steps
-}
-
-/// Returns the contents of a packet, with sequence numbers relative to the SYN.
-fn words(connection: &Connection, packet: &Packet) -> String {
-    let start = |end: usize| {
-        let syn = connection.syn[end].map(|syn| syn.sequence);
-        syn.or_else(|| connection.packets.iter().find(|packet| packet.end == end).map(|one| one.sequence))
-    };
-    let flags = packet.flags.without(Flags::ACK.with(Flags::PSH));
-    let name = if flags == Flags::NONE { String::new() } else { format!("{flags} ") };
-    let sequence = start(packet.end).map_or(0, |start| packet.sequence.0.wrapping_sub(start.0));
-    let acknowledged = start(1 - packet.end).map_or(0, |start| packet.acknowledgment.0.wrapping_sub(start.0));
-    // RFC 7323 §2.2: the window of a SYN is not scaled.
-    let is_scaled = !packet.flags.has(Flags::SYN);
-    let shift = connection.shift(packet.end).filter(|_| is_scaled).unwrap_or(0);
-    let window = u64::from(packet.window) << shift;
-    if packet.bytes > 0 {
-        format!("{name}{} bytes from {sequence}", packet.bytes)
-    } else if packet.flags.has(Flags::ACK) {
-        format!("{name}ACK {acknowledged}, window {window}")
-    } else {
-        name.trim_end().to_owned()
-    }
-}
-
-/// Returns the curves of a direction, thinned out.
-pub(crate) fn curves(timeline: &Timeline, begin: u64) -> Curves {
-    let seconds = |at: u64| at.saturating_sub(begin) as f64 * 1e-9;
-    let mut highest = 0;
-    let sent: Vec<(f64, f64)> = timeline
-        .sends
-        .iter()
-        .map(|send| {
-            highest = highest.max(send.end);
-            (seconds(send.at), highest as f64)
-        })
-        .collect();
-    let acks = || timeline.acks.iter();
-    let windows = || acks().filter(|_| timeline.knows_windows);
-    let mut arrived = acks().peekable();
-    let (mut acknowledged, mut highest) = (0, 0);
-    let mut in_flight = Vec::new();
-    for send in &timeline.sends {
-        while let Some(ack) = arrived.next_if(|ack| ack.at <= send.at) {
-            acknowledged = acknowledged.max(ack.acknowledged);
-        }
-        highest = highest.max(send.end);
-        in_flight.push((seconds(send.at), (highest - acknowledged).max(0) as f64));
-    }
-    Curves {
-        in_flight: thin(in_flight),
-        window_size: thin(windows().map(|ack| (seconds(ack.at), ack.window as f64)).collect()),
-        sent: thin(sent),
-        acknowledged: thin(acks().map(|ack| (seconds(ack.captured), ack.acknowledged as f64)).collect()),
-        window: thin(
-            windows().map(|ack| (seconds(ack.captured), (ack.acknowledged + ack.window) as f64)).collect(),
-        ),
-    }
 }
 
 /// Keeps the points that a picture can show: those after the longest pauses, and some of the others.

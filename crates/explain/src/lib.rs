@@ -21,18 +21,21 @@
 mod cause;
 mod copies;
 mod excerpt;
+mod figures;
 mod finding;
+mod place;
 mod read;
 mod report;
 pub mod roce;
 mod tcp;
+mod waited;
 
 pub use cause::Cause;
 pub use excerpt::{Curves, Step};
 pub use finding::{Evidence, Finding};
+pub use place::Place;
 pub use report::{Explained, Limit, Report, Summary};
-pub use tcp::timeline::Place;
-pub use tcp::waits::Waited;
+pub use waited::Waited;
 
 use kiban_base::Malformed;
 
@@ -44,8 +47,8 @@ use kiban_base::Malformed;
 pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     let mut contents = read::read(file, read::SEGMENTS_MAX)?;
     let duplicates = copies::remove(&mut contents.segments);
-    let connections = tcp::connection::connections(&contents.segments);
-    let tcp = connections.iter().map(|one| (one.packets[0].number, report::explain(one)));
+    let connections = tcp::connections(&contents.segments);
+    let tcp = connections.iter().map(|one| (one.packets[0].number, tcp::explain(one)));
     let queue_pairs = roce::connections(&contents.roce);
     let roce = queue_pairs.iter().map(|one| (one.packets[0].number, roce::explain(one)));
     let mut connections: Vec<(u32, Explained)> = tcp.chain(roce).collect();

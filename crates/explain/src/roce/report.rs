@@ -9,9 +9,9 @@ use super::verdict::{Direction, direction};
 use crate::cause::Cause as AnyCause;
 use crate::excerpt::{Curves, Step, excerpt, thin};
 use crate::finding::Finding;
+use crate::place::Place;
 use crate::report::{Explained, Summary};
-use crate::tcp::timeline::Place;
-use crate::tcp::waits::Waited;
+use crate::waited::Waited;
 use kiban_rdma::wire::roce::{NakCode, Operation, Syndrome};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@
 
 use super::connection::{Connection, Packet};
 use super::packet::Kind;
-use crate::tcp::timeline::percentile;
+use crate::figures::percentile;
 use kiban_rdma::wire::roce::{NakCode, Operation, Syndrome, credits, rnr_timer};
 use std::collections::VecDeque;
 

@@ -10,7 +10,8 @@ use super::connection::Connection;
 use super::timeline::{Timeline, What};
 use super::waits::{Account, Episode, Wait, Waited, account};
 use crate::cause::Cause as AnyCause;
-use crate::finding::{Evidence, Finding, bytes, time};
+use crate::figures::{bytes, time};
+use crate::finding::{Evidence, Finding};
 use kiban_rdma::wire::roce::NakCode;
 
 /// Below this time, ns, nothing is worth a verdict.

@@ -21,7 +21,7 @@
 //! ```
 
 use super::timeline::{Event, Request, Said, Timeline, What};
-use crate::tcp::timeline::percentile;
+use crate::figures::percentile;
 use kiban_rdma::wire::roce::NakCode;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -6,7 +6,8 @@
 //!           not used.
 //! Limits    a sender whose window losses keep equally small all the time looks as if the path were full.
 
-use super::timeline::{MILLISECOND, Timeline, percentile};
+use super::timeline::Timeline;
+use crate::figures::{MILLISECOND, percentile};
 
 /// Fewer intervals show no steady rate.
 const INTERVALS_MIN: u64 = 10;

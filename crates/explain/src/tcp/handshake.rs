@@ -6,10 +6,11 @@
 //!                  open, looks like one that waits for an answer.
 
 use super::connection::{Connection, Packet};
-use super::timeline::MILLISECOND;
 use super::verdict::Direction;
 use crate::cause::Cause;
-use crate::finding::{Evidence, Finding, millis, plural, seconds, time, times};
+use crate::figures::MILLISECOND;
+use crate::figures::{millis, plural, seconds, time, times};
+use crate::finding::{Evidence, Finding};
 use kiban_tcpip::wire::tcp::Flags;
 
 /// The shortest wait for an answer to a SYN that a timer ended. RFC 6298 §2.1: a second.

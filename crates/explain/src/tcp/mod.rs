@@ -1,15 +1,21 @@
 //! TCP: segments become connections, and a verdict on each direction.
 //!
 //! Path             segments are sorted into connections (`connection`), and each direction is reconstructed
-//!                  as its sender saw it, wherever the capture was made (`timeline`). The time before each
+//!                  as its sender saw it, wherever the capture was made (`timeline`, `lag`). The time before each
 //!                  segment is attributed to what held it back (`waits`). Rules find the causes in these sums
 //!                  (`verdict`, with `capacity`, `policing` and `queue`) and in the handshake (`handshake`).
 
 mod capacity;
-pub(crate) mod connection;
-pub(crate) mod handshake;
+mod connection;
+mod excerpt;
+mod handshake;
+mod lag;
 mod policing;
 mod queue;
-pub(crate) mod timeline;
-pub(crate) mod verdict;
-pub(crate) mod waits;
+mod report;
+mod timeline;
+mod verdict;
+mod waits;
+
+pub(crate) use connection::connections;
+pub(crate) use report::explain;

@@ -10,8 +10,9 @@
 //!                  rate. An outage loses packets after a silence as well.
 //! Limits           needs [`LOSSES_MIN`] lost segments in [`EPISODES_MIN`] episodes.
 
-use super::timeline::{MILLISECOND, Timeline, percentile};
+use super::timeline::Timeline;
 use super::waits::Account;
+use crate::figures::{MILLISECOND, percentile};
 use std::collections::BTreeMap;
 
 /// Fewer lost segments do not show a rate.

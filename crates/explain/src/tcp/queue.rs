@@ -17,8 +17,9 @@
 //! Limits           a sender that keeps queues short by itself (BBR, LEDBAT), or whose send buffer is little
 //!                  larger than the path, is taken for one that does not.
 
-use super::timeline::{MILLISECOND, Timeline};
+use super::timeline::Timeline;
 use super::waits::Account;
+use crate::figures::MILLISECOND;
 
 /// The time of a full segment on a link that no Ethernet port is slow enough for: 48 Mbit/s.
 const PACKET_TIME_MIN: u64 = MILLISECOND / 4;

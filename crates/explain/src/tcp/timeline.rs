@@ -6,23 +6,19 @@
 //!                  releases comes back to the place of the capture, `lag` later. Delaying acknowledgements
 //!                  by the lag, and leaving segments where they are, gives the sender's view, shifted by a
 //!                  constant. At the sender, the lag is nearly zero; at the receiver, it is the round trip.
-//! Lag              the shortest time from the SYN-ACK to the ACK, or from the SYN to the SYN-ACK. While it
-//!                  varies, because packets wait in a queue, timestamps tell it: a segment echoes the
-//!                  timestamp of the newest acknowledgement that its sender had received (RFC 7323 §4).
-//!                  Without timestamps, only the repair of a loss shows it: see [`Timeline::repairs`].
+//! Lag              as the handshake shows it and, under load, timestamps (`lag`) or the repairs of losses
+//!                  ([`Timeline::repairs`]).
 //! Round trip       from a segment to its acknowledgement, plus the lag.
 //! Limits           segments that were lost before the place of the capture are not in it: their
 //!                  retransmissions look like segments that fill a hole.
 
 use super::connection::{Connection, Packet};
+use super::lag;
+use crate::figures::{MILLISECOND, percentile};
+use crate::place::Place;
 use kiban_tcpip::wire::tcp::{Flags, Sequence};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) const MILLISECOND: u64 = 1_000_000;
-
-/// How many measurements of the lag around an acknowledgement count. The shortest is taken, because others
-/// include the time until the sender had something to send.
-const LAG_NEIGHBOURS: usize = 8;
 /// How much the processing time of a host varies.
 const LAG_JITTER: u64 = 200_000;
 /// An answer that takes longer is not prompt, whatever the round trip.
@@ -37,20 +33,6 @@ const NUMBERED_MIN: usize = 20;
 const MISSING_MAX: u16 = 9;
 /// A window that is open, but by how much is not known.
 pub(crate) const WINDOW_UNKNOWN: i64 = 1 << 40;
-
-/// Where a capture was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// At the client, or near it.
-    Client,
-    /// Between the two.
-    Middle,
-    /// At the server, or near it.
-    Server,
-    /// Neither the handshake nor timestamps tell it.
-    Unknown,
-}
 
 /// A segment with payload, in byte offsets from the first byte of the stream.
 #[derive(Clone, Copy, Debug)]
@@ -185,24 +167,6 @@ impl Reported {
     }
 }
 
-/// Returns the shortest times to the server and back, and to the client and back, as the handshake shows
-/// them.
-fn handshake(connection: &Connection) -> Option<(u64, u64)> {
-    let (mut syn, mut answer) = (None, None);
-    for packet in connection.packets.iter().take(20) {
-        match (packet.end, packet.flags.has(Flags::SYN)) {
-            // After a retransmission it is not known which of the two was answered.
-            (0, true) if syn.is_some() => return None,
-            (0, true) => syn = Some(packet.at),
-            (1, true) if answer.is_some() => return None,
-            (1, true) => answer = Some(packet.at),
-            (0, false) => return Some((answer?.checked_sub(syn?)?, packet.at.checked_sub(answer?)?)),
-            _ => {}
-        }
-    }
-    None
-}
-
 impl Timeline {
     /// Reconstructs the direction from `sender` to the other end, with windows scaled by `shift`, if that is
     /// known.
@@ -210,7 +174,7 @@ impl Timeline {
         let mut timeline =
             Timeline { is_server: sender == 1, knows_windows: shift.is_some(), ..Timeline::default() };
         let packets = &connection.packets;
-        let handshake = handshake(connection);
+        let handshake = lag::handshake(connection);
         let sent = || packets.iter().filter(|packet| packet.end == sender);
         let first = connection.syn[sender].map(|syn| syn.sequence + 1);
         let first = first.or_else(|| sent().find(|packet| packet.bytes > 0).map(|packet| packet.sequence));
@@ -311,18 +275,18 @@ impl Timeline {
         let (to_receiver, to_sender) =
             if sender == 0 { (to_server, to_client) } else { (to_client, to_server) };
         let nearest = [shortest, to_receiver].into_iter().flatten().min();
-        let lags = lag_samples(packets, sender);
+        let lags = lag::samples(packets, sender);
         self.has_lags = !lags.is_empty();
         let least = lags.iter().map(|(_, lag)| *lag).min();
         self.far_loaded = percentile(lags.iter().map(|(_, lag)| *lag).collect(), 10);
-        let farthest = [least, to_sender, answered(packets, sender)].into_iter().flatten().min();
+        let farthest = [least, to_sender, lag::answered(packets, sender)].into_iter().flatten().min();
         (self.near, self.far) = (nearest.unwrap_or(0), farthest.unwrap_or(0));
         self.knows_trip = nearest.is_some() && farthest.is_some();
         // A queue that was empty during the handshake may be between the sender and the capture.
         let far = self.far.max(self.far_loaded.unwrap_or(0));
         self.is_at_sender = far < (self.near + far) / 8;
         for ack in &mut self.acks {
-            let lag = if self.is_at_sender { 0 } else { lag_around(&lags, ack.captured, self.far) };
+            let lag = if self.is_at_sender { 0 } else { lag::around(&lags, ack.captured, self.far) };
             // Slightly too early, so that no segment seems to precede the acknowledgement that released it.
             ack.at = ack.captured + (lag - lag / 16).saturating_sub(LAG_JITTER);
         }
@@ -544,134 +508,9 @@ impl Timeline {
     }
 }
 
-impl Place {
-    /// Returns the place of a capture from the round trips to the sender and to the receiver.
-    pub(crate) fn of(near: u64, far: u64, sender: usize) -> Place {
-        let [here, there] =
-            if sender == 0 { [Place::Client, Place::Server] } else { [Place::Server, Place::Client] };
-        match near + far {
-            0 => Place::Unknown,
-            whole if far * 5 < whole => here,
-            whole if near * 5 < whole => there,
-            _ => Place::Middle,
-        }
-    }
-}
-
-/// Returns a percentile of the values.
-pub(crate) fn percentile(mut values: Vec<u64>, percent: usize) -> Option<u64> {
-    values.sort_unstable();
-    values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied()
-}
-
-/// Returns measurements of the lag by timestamps: the time of an acknowledgement, and the time from it to the
-/// first segment that echoes it.
-fn lag_samples(packets: &[Packet], sender: usize) -> Vec<(u64, u64)> {
-    let mut samples: Vec<(u64, u64)> = Vec::new();
-    // The first packet of each timestamp of the receiver that has not been echoed yet.
-    let mut stamps: Vec<(u32, u64)> = Vec::new();
-    let mut last_sent = None;
-    for packet in packets {
-        let Some(stamp) = packet.timestamps else { continue };
-        if packet.end != sender {
-            if stamps.last().is_none_or(|(value, _)| (stamp.value.wrapping_sub(*value) as i32) > 0) {
-                stamps.push((stamp.value, packet.at));
-            }
-            continue;
-        }
-        let gap = last_sent.map_or(0, |last| packet.at - last);
-        last_sent = Some(packet.at);
-        let Some((oldest, _)) = stamps.first().copied() else { continue };
-        let age = |value: u32| value.wrapping_sub(oldest) as i32;
-        let index = stamps.partition_point(|(value, _)| age(*value) < age(stamp.echo));
-        let Some((_, echoed)) = stamps.get(index).copied().filter(|(value, _)| *value == stamp.echo) else {
-            continue;
-        };
-        let lag = packet.at - echoed;
-        stamps.drain(..=index);
-        // A sender that had nothing to send echoes an old timestamp. While packets queue, gaps are short.
-        if packet.bytes > 0 && gap <= lag / 2 + 2 * MILLISECOND {
-            samples.push((echoed, lag));
-        }
-    }
-    samples
-}
-
-/// Returns the shortest time from data of the peer to the first packet of the sender that acknowledges them,
-/// which the time to the sender and back cannot exceed.
-fn answered(packets: &[Packet], sender: usize) -> Option<u64> {
-    // The last data that were not repeated, and when; what was sent twice is not measured (RFC 6298 §3).
-    let (mut highest, mut waiting) = (None::<Sequence>, None::<(Sequence, u64)>);
-    let mut shortest = None;
-    for packet in packets {
-        if packet.end == sender {
-            let is_for = |(end, _): &mut (Sequence, u64)| end.le(packet.acknowledgment);
-            if let Some((_, at)) = waiting.take_if(is_for) {
-                let time = packet.at - at;
-                shortest = Some(shortest.map_or(time, |shortest: u64| shortest.min(time)));
-            }
-        } else if packet.bytes > 0 {
-            let end = packet.sequence + packet.bytes;
-            if highest.is_some_and(|highest| !highest.le(packet.sequence)) {
-                waiting = None;
-            } else {
-                (highest, waiting) = (Some(end), Some((end, packet.at)));
-            }
-        }
-    }
-    shortest
-}
-
-/// Returns the lag at a time: the shortest of the measurements around it, at least `least`.
-fn lag_around(samples: &[(u64, u64)], at: u64, least: u64) -> u64 {
-    let place = samples.partition_point(|(echoed, _)| *echoed < at);
-    let from = place.saturating_sub(LAG_NEIGHBOURS / 2);
-    let to = (place + LAG_NEIGHBOURS / 2).min(samples.len());
-    let around = samples[from..to].iter();
-    // A measurement that is seconds away does not count.
-    let close = around.filter(|(echoed, lag)| echoed.abs_diff(at) <= 2 * lag + 100 * MILLISECOND);
-    close.map(|(_, lag)| *lag).min().map_or(least, |lag| lag.max(least))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiban_tcpip::wire::tcp::{SackBlocks, Timestamps};
-
-    /// Returns a packet of an end: its time, ms, its payload, and its timestamps.
-    fn packet(end: usize, at: u64, bytes: u32, value: u32, echo: u32) -> Packet {
-        Packet {
-            number: 1,
-            at: at * MILLISECOND,
-            end,
-            sequence: Sequence(1),
-            acknowledgment: Sequence(1),
-            flags: Flags::ACK,
-            window: 1000,
-            bytes,
-            timestamps: Some(Timestamps { value, echo }),
-            sack: SackBlocks::new(),
-            identification: 0,
-        }
-    }
-
-    /// RFC 7323 §4: a server that answers after four seconds echoes the timestamp of the request.
-    #[test]
-    fn the_time_to_answer_is_no_time_on_the_path() {
-        let handshake = [packet(0, 0, 0, 100, 0), packet(1, 20, 0, 500, 100), packet(0, 20, 100, 101, 500)];
-        let acknowledged = packet(1, 40, 0, 501, 101);
-        let answer = [packet(1, 4040, 1448, 4500, 101), packet(1, 4041, 1448, 4500, 101)];
-        // With an acknowledgement of the request before the answer, and without one.
-        for before in [&[acknowledged][..], &[]] {
-            let packets = [&handshake[..], before, &answer].concat();
-            assert_eq!(lag_samples(&packets, 1), [], "{before:?}");
-        }
-        // The acknowledgement of the first segments releases others at once, which measure the path.
-        let more = [packet(0, 4041, 0, 4121, 4500), packet(1, 4052, 1448, 4512, 101)];
-        let released = packet(1, 4061, 1448, 4520, 4121);
-        let packets = [&handshake[..], &[acknowledged], &answer, &more, &[released]].concat();
-        assert_eq!(lag_samples(&packets, 1), [(4041 * MILLISECOND, 20 * MILLISECOND)]);
-    }
 
     /// Returns what a receiver captures of segments of 1000 bytes that come every 10 ms, until `silent_from`:
     /// the fifth is lost, and its retransmission comes at `repaired`, ms.

@@ -11,10 +11,14 @@ use super::capacity;
 use super::connection::Connection;
 use super::policing;
 use super::queue;
-use super::timeline::{MILLISECOND, Place, Repair, Segment, Timeline, percentile};
-use super::waits::{Account, Wait, Waited, account};
+use super::timeline::{Repair, Segment, Timeline};
+use super::waits::{Account, Wait, account};
 use crate::cause::Cause;
-use crate::finding::{Evidence, Finding, bytes, millis, plural, rate, seconds, time, times};
+use crate::figures::{MILLISECOND, percentile};
+use crate::figures::{bytes, millis, plural, rate, seconds, time, times};
+use crate::finding::{Evidence, Finding};
+use crate::place::Place;
+use crate::waited::Waited;
 use kiban_tcpip::wire::tcp::SackBlock;
 
 /// Below this time, nothing is worth a verdict.

@@ -19,7 +19,9 @@
 //!
 //! Limits           a sender whose send buffer is too small looks as if it waited for the network.
 
-use super::timeline::{MILLISECOND, Segment, Timeline};
+use super::timeline::{Segment, Timeline};
+use crate::figures::MILLISECOND;
+use crate::waited::Waited;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest silence before a retransmission that counts as a timeout. RFC 6298 §2.4 asks for 1 s; systems
@@ -36,57 +38,6 @@ const TIMER_MIN_MAX: u64 = 500 * MILLISECOND;
 
 /// How many segments are searched for the one that a retransmission repeats.
 const SEARCH_MAX: usize = 1 << 14;
-
-/// What a sender waited for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Waited {
-    /// Nothing: segments followed each other.
-    Sending,
-    /// Acknowledgements: the congestion window was full.
-    Network,
-    /// The receiver's window was full.
-    ReceiveWindow,
-    /// The receiver's window was closed: zero.
-    ZeroWindow,
-    /// Nagle's algorithm held a short segment while the receiver delayed its acknowledgement.
-    DelayedAck,
-    /// The sending application had nothing to send.
-    Application,
-    /// The sending application waited for data of the peer.
-    Peer,
-    /// The server prepared an answer to the client's data.
-    ThinkTime,
-    /// Between two exchanges: the client had its answer and sent no request.
-    Idle,
-    /// A retransmission timer.
-    Timeout,
-    /// Retransmissions of lost segments.
-    Recovery,
-    /// What a requester of RoCEv2 waited for.
-    #[serde(untagged)]
-    Roce(crate::roce::Waited),
-}
-
-impl Waited {
-    /// Returns what was waited for in a few words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Waited::Sending => "sending",
-            Waited::Network => "waiting for acknowledgements (congestion window)",
-            Waited::ReceiveWindow => "waiting for a full receive window",
-            Waited::ZeroWindow => "waiting for a closed receive window",
-            Waited::DelayedAck => "holding short segments until a delayed acknowledgement",
-            Waited::Application => "waiting for the sender (its program, or its send buffer)",
-            Waited::Peer => "waiting for the peer's data",
-            Waited::ThinkTime => "preparing an answer (think time)",
-            Waited::Idle => "idle between two exchanges",
-            Waited::Timeout => "waiting for a retransmission timer",
-            Waited::Recovery => "repairing losses",
-            Waited::Roce(waited) => waited.words(),
-        }
-    }
-}
 
 /// A wait before a segment.
 #[derive(Clone, Copy, Debug)]
