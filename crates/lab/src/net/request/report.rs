@@ -3,7 +3,7 @@
 use super::names::Query;
 use super::once::Sample;
 use super::target::Target;
-use super::verdict::{PARTS, Verdict, kept_verdict, shares, verdict};
+use super::verdict::{PARTS, RequestCause, Verdict, kept_verdict, shares, verdict};
 use crate::net::latency::Percentiles;
 use crate::table::{Table, counted, readable};
 use serde::Serialize;
@@ -71,7 +71,9 @@ impl RequestReport {
         let (new_connection, kept_connection) = (parts(&new), parts(&kept));
         if let (Some(one), Some(other)) = (new_connection.last(), kept_connection.last()) {
             let (one, other) = (one.times.p50_ms, other.times.p50_ms);
-            match kept_verdict(&kept) {
+            // In a queue, a kept connection waits, too, and its server looks slow.
+            let of_kept = kept_verdict(&kept).filter(|_| verdict.cause != Some(RequestCause::Queue));
+            match of_kept {
                 Some(of_kept) if of_kept.cause != verdict.cause && other > one => verdict = of_kept,
                 Some(of_kept) if of_kept.cause != verdict.cause => {
                     verdict.words += &format!("; {}", of_kept.words);
@@ -150,5 +152,35 @@ impl fmt::Display for RequestReport {
             writeln!(f, "\nWhat to do: {}", self.verdict.advice)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::once::Parts;
+    use super::*;
+
+    #[test]
+    fn a_queue_is_not_a_slow_server_of_kept_connections() {
+        let target = Target {
+            url: "http://h/".to_owned(),
+            host: "h".to_owned(),
+            port: 80,
+            authority: "h".to_owned(),
+            path: "/".to_owned(),
+            tls: None,
+        };
+        let sample = |connect: f64, first_byte: f64| Sample {
+            parts: Parts { connect, first_byte, ..Parts::default() },
+            rtt_ms: Some(connect.max(21.0)),
+            ..Sample::default()
+        };
+        let new = [21.0, 180.0, 240.0, 310.0].map(|rtt| sample(rtt, rtt));
+        let kept = [500.0; 4].map(|ms| sample(0.0, ms));
+        let report = RequestReport::of(&target, new.into(), kept.into());
+        assert_eq!(report.verdict.cause, Some(RequestCause::Queue), "{report}");
+        assert!(report.verdict.words.starts_with("packets wait in a queue"), "{report}");
+        assert!(!report.verdict.words.contains("the server takes"), "{report}");
+        assert!(report.to_string().contains("What to do: run `kiban lab latency HOST`"), "{report}");
     }
 }

@@ -105,14 +105,18 @@ pub(super) fn verdict(samples: &[Sample]) -> Verdict {
     let shares = shares(samples);
     let largest = (0..5).max_by(|one, other| shares[*one].total_cmp(&shares[*other])).unwrap_or(0);
     let dominating = (shares[largest] >= HALF).then_some(largest);
-    let found = match dominating {
+    let of_part = || match dominating {
         Some(0) => dns(samples),
         Some(1) => connect(samples),
         Some(2) => tls(samples),
         Some(3) => first_byte(samples),
         _ => None,
     };
-    let found = found.or_else(|| round_trips(samples, dominating));
+    // A queue makes every part long, so it is the cause of what the parts show.
+    let found = match round_trips(samples, dominating) {
+        Some(queue @ (RequestCause::Queue, ..)) => Some(queue),
+        found => of_part().or(found),
+    };
     let head = dominating.map_or_else(
         || "no part of a request on a new connection dominates".to_owned(),
         |part| {
@@ -122,6 +126,9 @@ pub(super) fn verdict(samples: &[Sample]) -> Verdict {
     );
     let part = dominating.map(|part| PARTS[part]);
     match found {
+        Some((RequestCause::Queue, why, advice)) => {
+            Verdict { words: format!("{why}; {head}"), part, cause: Some(RequestCause::Queue), advice }
+        }
         Some((cause, why, advice)) => {
             Verdict { words: format!("{head}: {why}"), part, cause: Some(cause), advice }
         }
@@ -424,9 +431,8 @@ fn round_trips(samples: &[Sample], dominating: Option<usize>) -> Found {
                     readable(rtt),
                     readable(least)
                 ),
-                "end or limit the transfer that fills the path, or shape it before the bottleneck with a short queue; \
-                 `kiban lab latency` to a host on the other side, where `kiban lab serve` runs, says in which direction the \
-                 queue is"
+                "run `kiban lab latency HOST` to a host on the other side, where `kiban lab serve` runs: it says in which \
+                 direction the queue is, and how to shorten it; until then, end or limit the transfer that fills the path"
                     .to_owned(),
             );
         }
@@ -647,8 +653,19 @@ mod tests {
         let queue = of(&[21.0, 180.0, 240.0, 310.0]);
         assert_eq!(queue.cause, Some(RequestCause::Queue), "{}", queue.words);
         assert!(
-            queue.words.contains("the shortest took 21 ms") && queue.advice.contains("`kiban lab latency`")
+            queue.words.starts_with("packets wait in a queue on the path, which other traffic fills")
+                && queue.words.contains("the shortest took 21 ms")
+                && queue.advice.starts_with("run `kiban lab latency HOST`"),
+            "{queue:?}"
         );
+        // The queue grew while the server's answer waited in it, which looks like a slow server.
+        let later = |rtt: f64| Sample {
+            parts: Parts { connect: rtt, first_byte: 2.0 * rtt, ..Parts::default() },
+            rtt_ms: Some(rtt),
+            ..Sample::default()
+        };
+        let queue = verdict(&[21.0, 180.0, 240.0, 310.0].map(later));
+        assert_eq!(queue.cause, Some(RequestCause::Queue), "{}", queue.words);
         assert_eq!(of(&[280.0, 300.0, 310.0]).cause, Some(RequestCause::RoundTrips));
     }
 
