@@ -129,6 +129,13 @@ impl Settings {
     }
 }
 
+/// Returns whether this program may use a congestion control on new connections: without CAP_NET_ADMIN, only
+/// those in `net.ipv4.tcp_allowed_congestion_control`.
+pub fn is_congestion_allowed(name: &str) -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+    socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
+}
+
 /// Sets the size of a socket's send buffer, up to the system's limit.
 ///
 /// # Errors
@@ -204,5 +211,6 @@ mod tests {
         let settings = Settings { congestion: Some("tahiti".into()), ..Settings::default() };
         let error = settings.listen(([127, 0, 0, 1], 0).into()).expect_err("no such control");
         assert!(error.to_string().contains("'tahiti'"), "{error}");
+        assert!(is_congestion_allowed("reno") && !is_congestion_allowed("tahiti"));
     }
 }

@@ -217,7 +217,10 @@ impl Client {
     /// Returns [`Failure::Lost`] if the data connection failed at the server.
     pub fn end(&mut self) -> Result<Outcome, Failure> {
         match self.ask(&Request::Ended(Vec::new()))? {
-            Reply::Outcome(outcome) => Ok(*outcome),
+            Reply::Outcome(mut outcome) => {
+                outcome.given.congestion = plain(&outcome.given.congestion);
+                Ok(*outcome)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -228,7 +231,10 @@ impl Client {
     /// Returns [`Failure::Lost`] if the server is gone.
     pub(crate) fn end_probes(&mut self) -> Result<ProbeOutcome, Failure> {
         match self.ask(&Request::Ended(Vec::new()))? {
-            Reply::Probed(outcome) => Ok(*outcome),
+            Reply::Probed(mut outcome) => {
+                outcome.down_congestion = outcome.down_congestion.as_deref().map(plain);
+                Ok(*outcome)
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -12,14 +12,17 @@
 //! Times     departure of the probe, arrival at the server, departure of the reply, arrival of the reply: the
 //!           four timestamps of NTP (RFC 5905 §8). Arrivals are timestamps of the kernels.
 //! Load      connections that carry as much as they can, in both directions. They are reset at the end, so
-//!           that data in the buffers of the hosts does not disturb the next measurement.
+//!           that data in the buffers of the hosts does not disturb the next measurement. They use
+//!           [`LOAD_CONGESTION`] if this end may, because others, such as BBR, keep the queue short that the
+//!           load is to fill.
 
 use super::nonce::Nonce;
 use super::tcp::Stream;
 use crate::mix::real::wire::NONCE_OCTETS;
 use kiban_base::Instant;
-use kiban_measure::TcpInfo;
 use kiban_measure::capture::clock_offset;
+use kiban_measure::socket::is_congestion_allowed;
+use kiban_measure::{Settings, TcpInfo};
 use kiban_os::Clock;
 use kiban_os::clock::machine_nanos;
 use serde::{Deserialize, Serialize};
@@ -33,6 +36,8 @@ pub(crate) const PROBE_OCTETS_MAX: usize = 65_507;
 pub(crate) const PROBES_MAX: u32 = 1 << 20;
 /// The maximum number of connections in each direction.
 pub(crate) const LOAD_CONNECTIONS_MAX: u16 = 16;
+/// The congestion control of a load, which fills a queue until it drops packets.
+pub(crate) const LOAD_CONGESTION: &str = "cubic";
 /// The interval for which the bytes of a load are counted.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes read or written at a time.
@@ -83,6 +88,9 @@ pub struct ProbeOutcome {
     /// The segments of the server's connections; `None` from a server that does not report them.
     #[serde(default)]
     pub(crate) down_segments: Option<Segments>,
+    /// The congestion control of the server's connections; `None` without them, or if it is not known.
+    #[serde(default)]
+    pub(crate) down_congestion: Option<String>,
     /// Whether the server's rate limit slowed the load.
     pub(crate) rate_limited: bool,
     /// The path MTU to the client that the server's kernel knows.
@@ -162,6 +170,12 @@ impl Volume {
             self.bytes[place] += bytes;
         }
     }
+}
+
+/// Returns the settings of the connections of a load.
+pub(crate) fn load_settings() -> Settings {
+    let is_allowed = is_congestion_allowed(LOAD_CONGESTION);
+    Settings { congestion: is_allowed.then(|| LOAD_CONGESTION.to_owned()), ..Settings::default() }
 }
 
 /// A probe, as the server reads it.

@@ -200,6 +200,7 @@ mod tests {
             series: Vec::new(),
         };
         Latency {
+            congestion: [None, None],
             verdict: "graded".to_owned(),
             grade: Some(grade),
             advice: Vec::new(),

@@ -21,7 +21,7 @@ impl Latency {
 fn html(latency: &Latency, command: &str) -> String {
     let facts = [
         ("Host", format!("{} ({}, {})", latency.host, latency.address, latency.kernel)),
-        ("Load", format!("{} TCP connections per direction, {} s", latency.connections, latency.seconds)),
+        ("Load", format!("{}, {} s", latency.load_words(), latency.seconds)),
         ("Command", command.to_owned()),
     ];
     let mut blocks = vec![Block::Grid(table(latency))];

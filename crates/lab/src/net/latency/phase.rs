@@ -14,13 +14,13 @@ use crate::net::trial::task::broken;
 use crate::remote::client::Client;
 use crate::remote::probes::{
     LOAD_BYTES, LOAD_LOOK, PROBE_OCTETS, PROBES_MAX, Probe, ProbeOutcome, ProbeRequest, RAMP, SegmentMeter,
-    Segments, Volume, greeting, read_reply, write_probe,
+    Segments, Volume, greeting, load_settings, read_reply, write_probe,
 };
 use crate::remote::protocol::{COOKIE_TRIES_MAX, Nonce, Request};
 use crate::remote::tcp::Stream;
 use kiban_base::Instant;
+use kiban_measure::Datagrams;
 use kiban_measure::pause::{pace, readable};
-use kiban_measure::{Datagrams, Settings};
 use kiban_os::{Clock, lock};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -128,8 +128,9 @@ pub(in crate::net) struct Observed {
     pub(in crate::net) dropped_here: u64,
     /// What the server's connections carried.
     pub(in crate::net) down: Volume,
-    /// The segments of this host's connections.
+    /// The segments of this host's connections, and their congestion control.
     pub(in crate::net) up_segments: Segments,
+    pub(in crate::net) up_congestion: Option<String>,
     pub(in crate::net) server: ProbeOutcome,
 }
 
@@ -184,8 +185,7 @@ pub(in crate::net) fn run(
     }
     let mut streams = Vec::new();
     for number in 0..up + down {
-        let stream =
-            client.connect_data(&Settings::default(), ready.streams, &greeting(&ready.nonce, number))?;
+        let stream = client.connect_data(&load_settings(), ready.streams, &greeting(&ready.nonce, number))?;
         let prepared = stream
             .set_read_timeout(Some(LOAD_LOOK))
             .and_then(|()| stream.set_write_timeout(Some(LOAD_LOOK)))
@@ -193,6 +193,7 @@ pub(in crate::net) fn run(
         prepared.map_err(|error| here(&error))?;
         streams.push(stream);
     }
+    let up_congestion = streams.first().filter(|_| up > 0).and_then(|stream| stream.given().ok());
     if let Some(place) = place {
         place.start();
     }
@@ -226,6 +227,7 @@ pub(in crate::net) fn run(
         dropped_here: socket.drops().unwrap_or(0),
         down: load.down.into_inner().unwrap_or_default(),
         up_segments: load.up.into_inner().unwrap_or_default(),
+        up_congestion: up_congestion.map(|given| given.congestion),
         server,
     })
 }

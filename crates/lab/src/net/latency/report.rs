@@ -6,9 +6,9 @@ use super::grade::Grade;
 use super::phase::Observed;
 use super::request::LatencyRequest;
 use crate::engine::Failure;
-use crate::remote::probes::Segments;
+use crate::remote::probes::{LOAD_CONGESTION, Segments};
 use crate::stats::median;
-use crate::table::{Table, readable};
+use crate::table::{Table, counted, readable};
 use serde::Serialize;
 use std::fmt;
 
@@ -151,6 +151,8 @@ pub struct Latency {
     pub kernel: String,
     /// Connections in each loaded direction.
     pub connections: u16,
+    /// The congestion control of the load, to the host and from it; `None` if it is not known.
+    pub congestion: [Option<String>; 2],
     /// The length of each loaded phase, s.
     pub seconds: f64,
     /// A row for each load.
@@ -166,6 +168,29 @@ impl Latency {
     /// Returns the grade for a table.
     pub fn grade_words(&self) -> String {
         self.grade.map_or("-".to_owned(), |grade| grade.to_string())
+    }
+
+    /// Describes the connections of the load.
+    pub(super) fn load_words(&self) -> String {
+        let count = counted(self.connections, "TCP connection");
+        match self.congestion.each_ref().map(Option::as_deref) {
+            [None, None] => format!("{count} per direction"),
+            [to, from] if to == from => format!("{count} per direction ({})", to.unwrap_or_default()),
+            [to, from] => {
+                let name = |name: Option<&str>| name.unwrap_or("unknown congestion control").to_owned();
+                format!("{count} per direction ({} to, {} from)", name(to), name(from))
+            }
+        }
+    }
+
+    /// Returns a remark if the load does not use [`LOAD_CONGESTION`].
+    fn other_congestion(&self) -> Option<String> {
+        let is_other = |name: &&String| name.as_str() != LOAD_CONGESTION;
+        let name = self.congestion.iter().flatten().find(is_other)?;
+        Some(format!(
+            "the load uses {name}, because {LOAD_CONGESTION} is not available to the program: a load with \
+             {LOAD_CONGESTION} may fill a longer queue than measured"
+        ))
     }
 
     /// Sums up the phases.
@@ -231,6 +256,10 @@ impl Latency {
             address,
             kernel,
             connections: request.connections,
+            congestion: [
+                phases.iter().find_map(|(_, phase)| phase.up_congestion.clone()),
+                phases.iter().find_map(|(_, phase)| phase.server.down_congestion.clone()),
+            ],
             seconds: request.length.as_secs_f64(),
             loads,
         })
@@ -352,8 +381,11 @@ impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.verdict)?;
         let title = format!(
-            "{} ({}, {}): round trips of probes beside {} TCP connections per direction, ms",
-            self.host, self.address, self.kernel, self.connections
+            "{} ({}, {}): round trips of probes beside {}, ms",
+            self.host,
+            self.address,
+            self.kernel,
+            self.load_words()
         );
         let mut table = Table::new(title).text_column("load").text_column("grade");
         for head in [
@@ -401,6 +433,9 @@ impl fmt::Display for Latency {
             "to, from: the direction, seen from this host; queue: increase of the median one-way delay; lost: probes; \
              retransmits: segments of the load",
         );
+        if let Some(words) = self.other_congestion() {
+            table.remark(words);
+        }
         if self.loads.iter().any(|row| row.rate_limited) {
             table.remark(
                 "the server's rate limit (--rate) slowed the load: the path may carry more, and its queues may \
@@ -622,6 +657,23 @@ mod tests {
             "{}",
             steady.verdict
         );
+    }
+
+    #[test]
+    fn the_congestion_control_of_the_load_is_shown() {
+        let of = |to: &str, from: &str| {
+            changed([5, 5], [5, 5], false, |name, phase| {
+                let [is_up, is_down] = name.directions();
+                phase.up_congestion = is_up.then(|| to.to_owned());
+                phase.server.down_congestion = is_down.then(|| from.to_owned());
+            })
+        };
+        let (usual, other) = (of("cubic", "cubic"), of("cubic", "bbr"));
+        assert_eq!(usual.load_words(), "4 TCP connections per direction (cubic)");
+        assert_eq!(other.load_words(), "4 TCP connections per direction (cubic to, bbr from)");
+        let remark = "the load uses bbr, because cubic is not available to the program";
+        assert!(usual.to_string().contains(" (cubic), ms") && !usual.to_string().contains(remark), "{usual}");
+        assert!(other.to_string().contains(remark), "{other}");
     }
 
     #[test]

@@ -15,14 +15,14 @@ use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, State, late, overlapping};
 use crate::remote::probes::{
     INTERVAL, LOAD_BYTES, LOAD_CONNECTIONS_MAX, LOAD_LOOK, PROBE_OCTETS, PROBE_OCTETS_MAX, PROBES_MAX,
-    ProbeOutcome, ProbeRequest, RAMP, Reply, SegmentMeter, Segments, Volume, date_of, greeting, read_probe,
-    write_reply,
+    ProbeOutcome, ProbeRequest, RAMP, Reply, SegmentMeter, Segments, Volume, date_of, greeting,
+    load_settings, read_probe, write_reply,
 };
 use crate::remote::protocol::{self, Nonce, Request};
 use crate::remote::tcp::Stream;
 use kiban_base::Instant;
+use kiban_measure::Datagrams;
 use kiban_measure::pause::readable;
-use kiban_measure::{Datagrams, Settings};
 use kiban_os::lock;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -47,7 +47,7 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
     }
     let connections = request.up + request.down;
     let sockets = session.open(open_datagrams).and_then(|datagrams| {
-        let listen = |at| session.state.tcp.listen(&Settings::default(), at);
+        let listen = |at| session.state.tcp.listen(&load_settings(), at);
         let listener = (connections > 0).then(|| session.open(listen)).transpose()?;
         Ok((datagrams, listener))
     });
@@ -72,6 +72,7 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
         intervals_max: (length.as_millis() / INTERVAL.as_millis()) as usize + 1,
         up: Mutex::new(Volume::new(clock.now())),
         down: Mutex::new(Segments::default()),
+        congestion: Mutex::new(None),
         rate_limited: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     };
@@ -93,6 +94,7 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
         known_mtu: known_mtu(session.address).ok(),
         up: load.up.into_inner().unwrap_or_default(),
         down_segments: load.down.into_inner().ok(),
+        down_congestion: load.congestion.into_inner().unwrap_or_default(),
         rate_limited: load.rate_limited.into_inner(),
         ..outcome
     };
@@ -167,6 +169,8 @@ struct Load<'a> {
     up: Mutex<Volume>,
     /// What the server's connections sent.
     down: Mutex<Segments>,
+    /// The congestion control of the server's connections.
+    congestion: Mutex<Option<String>>,
     rate_limited: AtomicBool,
     stop: AtomicBool,
 }
@@ -244,6 +248,7 @@ impl Load<'_> {
             }
         }
         if !is_up {
+            *lock(&self.congestion) = stream.given().ok().map(|given| given.congestion);
             meter.finish(&stream, &mut lock(&self.down));
         }
     }
