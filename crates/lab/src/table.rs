@@ -297,6 +297,12 @@ pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Formats a part of a number of things, with the verb: `1 of 3 cells is`, `2 of 3 cells are`.
+pub(crate) fn part_of(count: usize, all: usize, noun: &str) -> String {
+    let verb = if count == 1 || all == 1 { "is" } else { "are" };
+    format!("{count} of {} {verb}", counted(all, noun))
+}
+
 /// Formats a value with a sign and `digits` decimals; a value that rounds to zero has a plus sign.
 pub(crate) fn signed(value: f64, digits: usize) -> String {
     let text = format!("{value:+.digits$}");

@@ -7,7 +7,7 @@
 use super::cause::Cause;
 use super::map::{Cell, Map, head};
 use crate::report::Grid as Sheet;
-use crate::table::{Table, readable};
+use crate::table::{Table, part_of, readable};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -124,9 +124,8 @@ impl fmt::Display for Directions {
             table.row(std::iter::once(head(row[0].buffer_bytes)).chain(cells));
         }
         table.remark(format!(
-            "{} of {} cells are slow in one direction only",
-            self.one_sided(),
-            self.pairs.len()
+            "{} slow in one direction only",
+            part_of(self.one_sided(), self.pairs.len(), "cell")
         ));
         write!(f, "{table}")
     }
@@ -169,7 +168,7 @@ mod tests {
         assert_eq!(both[0].pairs.iter().map(Pair::is_one_sided).collect::<Vec<_>>(), [false, true]);
         let text = both[0].to_string();
         assert!(text.contains("9000/9100") && text.contains("8000/23.4N"), "{text}");
-        assert!(text.contains("1 of 2 cells are slow in one direction only"), "{text}");
+        assert!(text.contains("1 of 2 cells is slow in one direction only"), "{text}");
         assert!(Directions::of(&maps[..2]).is_empty());
     }
 }

@@ -28,10 +28,10 @@ use crate::net::trial::setup::Setup;
 use crate::remote::protocol::Welcome;
 use crate::report::picture::Note;
 use crate::report::{Badge, Block, Grid as Sheet, Section, Tone};
-use crate::table::readable;
+use crate::table::{counted, part_of, readable};
 use kiban_osi::ftam::filestore::Date;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path as Folder;
 
 /// The cells in which a cause was found.
@@ -60,6 +60,8 @@ pub struct Findings {
     pub board: Option<String>,
     /// The path.
     pub path: Path,
+    /// The congestion controls of the senders.
+    pub congestion: Vec<String>,
     /// The environment of the measurement.
     pub environment: Option<Environment>,
     /// The rate below which streams are slow.
@@ -117,6 +119,12 @@ impl Sweep {
             .max_by(|one, other| one.0.total_cmp(&other.0))
     }
 
+    /// Returns the congestion controls of the senders, each once.
+    fn congestion(&self) -> Vec<String> {
+        let names = self.records.values().map(|measured| measured.evidence.given.congestion.clone());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// Returns the best rate of all trials, Mbit/s.
     fn best_mbps(&self) -> f64 {
         self.records.values().map(|measured| measured.evidence.mbps()).fold(0.0, f64::max)
@@ -143,6 +151,7 @@ impl Findings {
             server: first.peer,
             board: first.board,
             path: first.path,
+            congestion: sweep.congestion(),
             environment: record.environment.clone(),
             streams_slow_below: SlowBelow::read(dir)?,
             maps: Vec::new(),
@@ -358,10 +367,11 @@ impl Findings {
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
-                "{}: {slow} of {all} cells are slow{}; the prediction from the rule and the path's MSS is \
-                 right for {right} of {all} cells.",
+                "{}: {} slow{}; the prediction from the rule and the path's MSS is right for {right} of {}.",
                 map.title,
-                map.threshold()
+                part_of(slow, all, "cell"),
+                map.threshold(),
+                counted(all, "cell")
             )));
         }
         if !self.causes.is_empty() {
@@ -546,6 +556,6 @@ mod tests {
         let cell = &second.maps[0].cells[0][2];
         assert_eq!((cell.cause, cell.figure, &cell.samples[..]), (None, Some(93.5), &[7.0, 93.5][..]));
         assert!(second.open.is_empty());
-        assert!(second.again().is_some_and(|words| words.contains("1 of them was not slow")));
+        assert!(second.again().is_some_and(|words| words.contains("it was not slow the second time")));
     }
 }

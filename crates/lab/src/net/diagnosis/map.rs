@@ -9,7 +9,7 @@ use super::cause::Cause;
 use crate::heat::{Best, bounds};
 use crate::net::trial::evidence::Pattern;
 use crate::report::picture::{Heat, Note, STEPS};
-use crate::table::{Table, figure, readable};
+use crate::table::{Table, counted, figure, part_of, readable};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -132,7 +132,7 @@ impl Map {
         Heat {
             name: "map".into(),
             title: format!("{}, {}", self.title, self.unit),
-            description: format!("{slow} of {count} cells are slow{}.", self.threshold()),
+            description: format!("{} slow{}.", part_of(slow, count, "cell"), self.threshold()),
             x: ("message, bytes".into(), self.messages.iter().map(u32::to_string).collect()),
             y: ("socket buffers, bytes".into(), self.buffers.iter().map(|buffer| head(*buffer)).collect()),
             unit: self.unit.clone(),
@@ -192,9 +192,10 @@ impl fmt::Display for Map {
         }
         let (all, slow, right) = self.counts();
         table.remark(format!(
-            "{slow} of {all} cells are slow{}; │ is the predicted boundary, which is right for {right} of \
-             {all} cells; best {}",
+            "{} slow{}; │ is the predicted boundary, which is right for {right} of {}; best {}",
+            part_of(slow, all, "cell"),
             self.threshold(),
+            counted(all, "cell"),
             figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
         ));
         write!(f, "{table}")
@@ -234,7 +235,7 @@ mod tests {
         assert!(text.contains("·23.4N│"), "{text}");
         assert!(text.contains("█9996  "), "{text}");
         assert!(text.contains("system"), "{text}");
-        assert!(text.contains("1 of 3 cells are slow") && text.contains("right for 3 of 3"), "{text}");
+        assert!(text.contains("1 of 3 cells is slow") && text.contains("right for 3 of 3"), "{text}");
     }
 
     #[test]

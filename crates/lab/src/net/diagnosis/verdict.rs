@@ -9,7 +9,7 @@ use crate::engine::Verdict;
 use crate::net::trial::evidence::Pattern;
 use crate::remote::protocol::Welcome;
 use crate::report::{Badge, Block, Grid as Sheet, Tone};
-use crate::table::{counted, figure, readable};
+use crate::table::{counted, figure, part_of, readable};
 use kiban_osi::ftam::filestore::Date;
 
 /// The factor between the rates of both directions that is worth a remark.
@@ -93,16 +93,19 @@ impl Findings {
     pub(super) fn again(&self) -> Option<String> {
         let cells = || self.maps.iter().flat_map(Map::iter).filter(|(.., cell)| !cell.samples.is_empty());
         let passed = cells().filter(|(.., cell)| cell.cause.is_none()).count();
-        let all = cells().count() as u64;
-        (all > 0).then(|| {
-            format!(
-                "{} without slow neighbours {} measured again: {passed} of them {} not slow the second time, and do not \
-                 count",
-                counted(all, "slow cell"),
-                if all == 1 { "was" } else { "were" },
-                if passed == 1 { "was" } else { "were" }
-            )
-        })
+        let again = match (cells().count(), passed) {
+            (0, _) => return None,
+            (1, 0) => "was measured again: it was slow the second time, too".to_owned(),
+            (1, _) => "was measured again: it was not slow the second time, and does not count".to_owned(),
+            (_, 0) => "were measured again: all were slow the second time, too".to_owned(),
+            (_, 1) => {
+                "were measured again: 1 of them was not slow the second time, and does not count".to_owned()
+            }
+            _ => format!(
+                "were measured again: {passed} of them were not slow the second time, and do not count"
+            ),
+        };
+        Some(format!("{} without slow neighbours {again}", counted(cells().count(), "slow cell")))
     }
 
     /// Returns the sentence of a sweep without slow cells.
@@ -110,13 +113,18 @@ impl Findings {
         let all = self.maps.iter().flat_map(Map::iter).count();
         let measured = self.maps.iter().map(|map| map.counts().0).sum::<usize>();
         if measured < all {
-            return format!("No cell is slow among the {measured} of {all} that were measured.");
+            let were = if measured == 1 { "was" } else { "were" };
+            return format!("No cell is slow among the {measured} of {all} that {were} measured.");
         }
         let full = |pattern| self.full_mbps(pattern).is_some();
         let is_compared = self.streams_slow_below == SlowBelow::QuarterOfBest
             && self.maps.iter().any(|map| map.pattern.is_stream());
         match (full(Pattern::Stream) || full(Pattern::StreamBack), is_compared) {
             (true, _) => "No cell is slow for what the path carries.".to_owned(),
+            (_, true) if all == 1 => {
+                "The only measured cell is not slow, but there is no other one to compare it with.".to_owned()
+            }
+            _ if all == 1 => "No cell is slow: the only measured cell is as fast as expected.".to_owned(),
             (_, true) => format!(
                 "No cell is slow compared with the best one: all {all} measured cells are as fast as expected."
             ),
@@ -145,9 +153,9 @@ impl Findings {
                     if others > 0 { format!(", and {others} for other reasons") } else { String::new() };
                 let up_to = if factor >= 2.0 { format!(", up to {factor:.0} times") } else { String::new() };
                 format!(
-                    "{}: {} of {all} cells are slow{part}{up_to}.",
+                    "{}: {} slow{part}{up_to}.",
                     count.cause.sentence(in_two_writes),
-                    count.cells
+                    part_of(count.cells, all, "cell")
                 )
             }
         };
@@ -162,10 +170,11 @@ impl Findings {
         facts.push(fact(
             "Path",
             format!(
-                "RTT {} ms, MSS {} bytes, about {} Mbit/s",
+                "RTT {} ms, MSS {} bytes, about {} Mbit/s, congestion control {}",
                 readable(self.path.round_trip_us * 1e-3),
                 self.path.mss_bytes,
-                readable(self.path.rate_mbps)
+                readable(self.path.rate_mbps),
+                self.congestion.join(", ")
             ),
         ));
         facts.push(fact("Command", self.command.clone()));
@@ -204,11 +213,12 @@ impl Findings {
     /// Describes the path in one line.
     pub(super) fn path_line(&self) -> String {
         format!(
-            "{}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s",
+            "{}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s, congestion control {}",
             self.server_line(),
             self.path.round_trip_us * 1e-3,
             self.path.mss_bytes,
-            figure(self.path.rate_mbps)
+            figure(self.path.rate_mbps),
+            self.congestion.join(", ")
         )
     }
 }
@@ -281,6 +291,7 @@ pub(super) mod tests {
             server: first.peer,
             board: None,
             path: Path { rate_mbps, ..first.path },
+            congestion: vec!["bbr".to_owned()],
             environment: None,
             streams_slow_below: SlowBelow::default(),
             maps,
@@ -324,6 +335,7 @@ pub(super) mod tests {
         let no_fault = "the path shows no fault";
         let only = findings(100.0, &[(Pattern::WriteWriteRead, &cells)]);
         assert!(only.verdict().sentence.contains(no_fault) && only.to_string().contains(no_fault));
+        assert!(only.to_string().contains("about 100.0 Mbit/s, congestion control bbr\n"), "{only}");
         let lossy = [(9.0, false, Some(Cause::Loss)), (95.0, false, None)];
         let other = findings(100.0, &[(Pattern::WriteWriteRead, &cells), (Pattern::Stream, &lossy)]);
         assert!(!other.verdict().sentence.contains(no_fault));
@@ -369,11 +381,30 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn one_cell_is_not_all_cells() {
+        for (pattern, expected) in [
+            (Pattern::WriteRead, "No cell is slow: the only measured cell is as fast as expected."),
+            (
+                Pattern::Stream,
+                "The only measured cell is not slow, but there is no other one to compare it with.",
+            ),
+        ] {
+            let words = findings(100.0, &[(pattern, &[(94.0, false, None)])]).verdict().sentence;
+            assert!(words.starts_with(expected), "{words}");
+        }
+    }
+
+    #[test]
     fn cells_that_were_measured_again_are_counted() {
         let mut twice = findings(100.0, &[(Pattern::Stream, &[(94.0, false, None); 3])]);
         twice.maps[0].cells[0][1].samples = vec![7.0, 94.0];
-        let expected =
-            "1 slow cell without slow neighbours was measured again: 1 of them was not slow the second time";
+        let expected = "1 slow cell without slow neighbours was measured again: it was not slow the second time, and does not";
+        assert!(twice.to_string().contains(expected), "{twice}");
+        twice.maps[0].cells[0][2].samples = vec![8.0, 94.0];
+        let expected = "2 of them were not slow the second time, and do not count";
+        assert!(twice.to_string().contains(expected), "{twice}");
+        twice.maps[0].cells[0][2].cause = Some(Cause::Loss);
+        let expected = "1 of them was not slow the second time, and does not count";
         assert!(twice.to_string().contains(expected), "{twice}");
         assert!(twice.maps[0].cells[0][1].note().words.ends_with("measured again: 7, then 94"));
     }
@@ -384,11 +415,11 @@ pub(super) mod tests {
         let cells = [unknown, unknown, (9.0, false, Some(Cause::Loss)), (95.0, false, None)];
         let words = findings(100.0, &[(Pattern::Stream, &cells)]).verdict().sentence;
         assert!(
-            words.starts_with("Segments are lost: 1 of 4 cells are slow, and 2 for other reasons"),
+            words.starts_with("Segments are lost: 1 of 4 cells is slow, and 2 for other reasons"),
             "{words}"
         );
         let words = findings(100.0, &[(Pattern::Stream, &[unknown, (95.0, false, None)])]).verdict().sentence;
-        assert!(words.starts_with("No cause was found: 1 of 2 cells are slow"), "{words}");
+        assert!(words.starts_with("No cause was found: 1 of 2 cells is slow"), "{words}");
     }
 
     #[test]
