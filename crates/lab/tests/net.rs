@@ -178,7 +178,7 @@ fn a_session_sends_no_more_than_the_rate() {
     assert!(evidence.receiver.rate_limited);
     // The limit is 8 Mbit/s, plus a burst of a quarter of a second and one read.
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
-    assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
+    assert_eq!(explain(&evidence, 0.0).cause, Cause::ServerLimit);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     let metrics = Network::with(server.session()).trial(&back.point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
-    assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
+    assert_eq!(explain(&evidence, 0.0).cause, Cause::ServerLimit);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn exchanges_that_the_server_starts_are_timed_there_and_stall_as_well() {
     let seen = evidence.exchanges.clone().expect("exchanges");
     assert_eq!(evidence.receiver.bytes, (seen.count + seen.warm_up) * 1000);
     assert!(seen.stalled_part > 0.5, "{seen:?}");
-    let explanation = explain(&evidence);
+    let explanation = explain(&evidence, 0.0);
     assert_eq!(explanation.cause, Cause::NagleDelayedAck, "{explanation:?}");
     for fast in
         [Setup { no_delay: true, ..slow.clone() }, Setup { pattern: Pattern::WriteReadBack, ..slow.clone() }]

@@ -8,7 +8,7 @@
 
 use super::session::Session;
 use crate::engine::Failure;
-use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow, is_window_bound};
+use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow, is_system_bound};
 use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::digest::{Digest, GAP_NANOS, Segment};
 use crate::net::trial::evidence::{Evidence, Pattern};
@@ -94,10 +94,10 @@ impl Case {
             Some(exchanges) => exchanges.count as f64 / evidence.seconds.max(1e-9),
             None => evidence.mbps(),
         };
-        let explanation = explain(&evidence);
+        let explanation = explain(&evidence, 0.0);
         let is_full = explanation.cause == Cause::PathFull;
         let is_slow =
-            is_slow(&evidence, slow_below.mbps(0.0)) || (waits && !is_full) || is_window_bound(&evidence);
+            is_slow(&evidence, slow_below.mbps(0.0)) || (waits && !is_full) || is_system_bound(&evidence);
         let unit = if setup.pattern.is_stream() { "Mbit/s" } else { "exchanges/s" };
         let case = Case {
             name: case_name(setup.pattern, name),

@@ -7,13 +7,14 @@
 //! Windows   a window that limits a stream and keeps its size is a limit of a buffer, or of the 16 bits of a
 //!           window that is not scaled. One that shrinks belongs to a program that reads too slowly.
 //! Full      a stream that no end limits, and that keeps a queue on the path filled or reaches the rate of
-//!           the path, has all that the path carries. Losses of up to 5 % belong to that.
+//!           the path, has all that the path carries, unless another stream in its direction is faster.
+//!           Losses of up to 5 % belong to that.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
 //!           1122 §4.2.3.3, §4.2.3.4. Shares of time: Linux's busy, rwnd_limited and sndbuf_limited.
 
-use crate::net::trial::evidence::{Evidence, Exchanges, Shares, Windows};
+use crate::net::trial::evidence::{Evidence, Exchanges, Shares};
 use crate::net::trial::transactions::SLOW_PART;
 use crate::table::counted;
 use serde::{Deserialize, Serialize};
@@ -30,11 +31,18 @@ const QUEUE_MIN: (f64, f64) = (2.0, 0.25);
 /// A stream is as fast as the path from this part of its rate on, and the rate is not that of the path above
 /// this multiple.
 const PATH_RATE: std::ops::RangeInclusive<f64> = 0.9..=1.3;
+/// A path on which another stream in the same direction has more than this multiple of a stream's rate is not
+/// full.
+const OTHERS_MAX: f64 = 1.2;
 /// The burst that measures the path's rate is not limited by slow start if bandwidth times delay has at most
-/// this many bytes, nor by the receiver's window if it also has at most half of that.
+/// this many bytes, nor by the receiver's window or the send buffer if it also has at most half of that.
 const BURST_WINDOW_BYTES: f64 = 65_536.0;
-/// The part of a window that a stream carries in each round trip if the window limits it.
-const WHOLE_WINDOW: f64 = 0.85;
+/// The part of a window that a stream carries in each round trip of the path, slow start included, if the
+/// window limits it. A window that Linux still enlarges is twice as large.
+const WHOLE_WINDOW: f64 = 0.6;
+/// The least share of the time for which a window limits a stream that paces itself, and a send buffer does:
+/// while data waits for its turn in the buffer, Linux does not count it.
+const PACED_PARTS: (f64, f64) = (0.2, 0.05);
 /// The largest windows that systems offer without window scaling, bytes: 16 bits, in whole segments.
 const UNSCALED: std::ops::RangeInclusive<u32> = 56_000..=65_535;
 
@@ -146,19 +154,30 @@ pub(super) fn is_lossy(evidence: &Evidence) -> bool {
     evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * LOSSY.1 >= segments
 }
 
-/// Returns whether a stream is limited by the window that the receiver's system offers on its own. Without a
-/// faster stream to compare with, this alone is a fault.
-pub(in crate::net) fn is_window_bound(evidence: &Evidence) -> bool {
-    evidence.pattern.is_stream()
-        && evidence.settings.receive_bytes.is_none()
-        && evidence.path.round_trip_us >= WINDOW_ROUND_TRIP_US_MIN
-        && matches!(explain(evidence).cause, Cause::WindowScaling | Cause::ReceiveBuffer)
+/// Returns whether a stream is limited by the window that the receiver's system offers on its own, or by the
+/// send buffer that the sender's system gives. Without a faster stream to compare with, this alone is a
+/// fault.
+pub(in crate::net) fn is_system_bound(evidence: &Evidence) -> bool {
+    let settings = &evidence.settings;
+    let is_system = match explain(evidence, 0.0).cause {
+        Cause::WindowScaling | Cause::ReceiveBuffer => settings.receive_bytes.is_none(),
+        Cause::SendBuffer => {
+            settings.send_bytes.is_none()
+                && evidence.shares().is_some_and(|shares| is_send_buffer_full(evidence, shares))
+        }
+        _ => false,
+    };
+    is_system && evidence.pattern.is_stream() && evidence.path.round_trip_us >= WINDOW_ROUND_TRIP_US_MIN
 }
 
-/// Returns the evidence that a stream has all that the path carries; `None` if it may not.
-fn path_is_full(evidence: &Evidence) -> Option<String> {
+/// Returns the evidence that a stream has all that the path carries; `None` if it may not. `best_mbps` is the
+/// best known rate in its direction.
+fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
+    if best_mbps > OTHERS_MAX * evidence.mbps() {
+        return None;
+    }
     let shares = evidence.shares().filter(|_| evidence.pattern.is_stream() && !is_lossy(evidence))?;
-    if is_window_full(evidence, shares) || shares.busy < 0.7 {
+    if is_window_full(evidence, shares) || is_send_buffer_full(evidence, shares) || shares.busy < 0.7 {
         return None;
     }
     let mbps = evidence.mbps();
@@ -176,28 +195,55 @@ fn path_is_full(evidence: &Evidence) -> Option<String> {
     let rate = evidence.path.rate_mbps;
     let window = evidence.windows.map(|windows| windows.max_bytes).max(evidence.info.snd_wnd);
     let most = window.map_or(BURST_WINDOW_BYTES, |bytes| BURST_WINDOW_BYTES.min(f64::from(bytes) / 2.0));
+    let most = most.min(f64::from(evidence.given.send_bytes) / 4.0);
     let is_measured = rate * evidence.path.round_trip_us / 8.0 <= most;
     let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
     (is_measured && is_reached && !evidence.pattern.is_back())
         .then(|| format!("{mbps:.2} of about {rate:.2} Mbit/s"))
 }
 
+/// Returns the bytes that a stream carries in each round trip of the path.
+fn carried_bytes(evidence: &Evidence) -> f64 {
+    evidence.mbps() * evidence.path.round_trip_us / 8.0
+}
+
+/// Returns whether a stream carries a whole window in each round trip of the path.
+fn carries_window(evidence: &Evidence) -> bool {
+    let window = evidence.windows.map(|windows| windows.max_bytes).max(evidence.info.snd_wnd);
+    let is_whole = |bytes: u32| bytes > 0 && carried_bytes(evidence) >= WHOLE_WINDOW * f64::from(bytes);
+    evidence.pattern.is_stream() && window.is_some_and(is_whole)
+}
+
+/// Returns whether the window kept its size; `None` if that is not known. A stream over a small buffer that
+/// the program has set has few samples, but the program reads what arrives if each round trip carries a
+/// window.
+fn window_is_constant(evidence: &Evidence) -> Option<bool> {
+    let is_kept = || (evidence.settings.receive_bytes.is_some() && carries_window(evidence)).then_some(true);
+    evidence.windows.and_then(|windows| windows.is_constant()).or_else(is_kept)
+}
+
 /// Returns whether the peer's window limits a stream. A sender that paces itself (BBR) spreads the window
 /// over the round trip and seldom waits for it; then the stream carries a whole window in each round trip.
 fn is_window_full(evidence: &Evidence, shares: Shares) -> bool {
-    let is_carried = |windows: Windows| {
-        let carried = evidence.mbps() * f64::from(evidence.info.rtt_us) / 8.0;
-        windows.is_constant() == Some(true) && carried >= WHOLE_WINDOW * f64::from(windows.max_bytes)
-    };
-    shares.window >= 0.5 || (shares.window >= 0.2 && evidence.windows.is_some_and(is_carried))
+    let is_carried = || carries_window(evidence) && window_is_constant(evidence) == Some(true);
+    shares.window >= 0.5 || (shares.window >= PACED_PARTS.0 && is_carried())
 }
 
-/// Explains a slow case.
-pub fn explain(evidence: &Evidence) -> Explanation {
-    let found = server_limit(evidence).or_else(|| captured(evidence)).or_else(|| match &evidence.exchanges {
+/// Returns whether the send buffer limits a stream also on a path without a queue: each round trip carries a
+/// whole buffer, half of which holds payload. As long as Linux may, it keeps the buffer larger than three
+/// times what a round trip carries.
+fn is_send_buffer_full(evidence: &Evidence, shares: Shares) -> bool {
+    let is_carried = carried_bytes(evidence) >= f64::from(evidence.given.send_bytes / 2);
+    shares.send_buffer >= PACED_PARTS.1 && is_carried && evidence.pattern.is_stream()
+}
+
+/// Explains a slow case. `best_mbps` is the rate of the best stream in its direction, or zero.
+pub fn explain(evidence: &Evidence, best_mbps: f64) -> Explanation {
+    let of_figures = || match &evidence.exchanges {
         Some(exchanges) => of_exchanges(evidence, exchanges),
-        None => of_stream(evidence),
-    });
+        None => of_stream(evidence, best_mbps),
+    };
+    let found = server_limit(evidence).or_else(|| captured(evidence, best_mbps)).or_else(of_figures);
     let (cause, because) = found.unwrap_or_else(|| (Cause::NotExplained, what_there_is(evidence)));
     Explanation { cause, because }
 }
@@ -210,7 +256,7 @@ fn server_limit(evidence: &Evidence) -> Found {
 }
 
 /// Returns the cause if a capture shows it, which is certain.
-fn captured(evidence: &Evidence) -> Found {
+fn captured(evidence: &Evidence, best_mbps: f64) -> Found {
     let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
     if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
         let because = format!(
@@ -223,7 +269,7 @@ fn captured(evidence: &Evidence) -> Found {
         );
         return Some((Cause::NagleDelayedAck, because));
     }
-    if let Some(because) = path_is_full(evidence) {
+    if let Some(because) = path_is_full(evidence, best_mbps) {
         return Some((Cause::PathFull, because));
     }
     if 2 * capture.sent_again > capture.gaps {
@@ -271,12 +317,12 @@ fn short_write(evidence: &Evidence) -> String {
     format!("the last write of a message has {bytes} bytes, {relation} the MSS of {mss}")
 }
 
-fn of_stream(evidence: &Evidence) -> Found {
+fn of_stream(evidence: &Evidence, best_mbps: f64) -> Found {
     let again = evidence.retransmits();
     let segments = evidence.segments().unwrap_or(0);
     let shares = evidence.shares();
     let timeouts = evidence.counters.get("TCPTimeouts");
-    if let Some(because) = path_is_full(evidence) {
+    if let Some(because) = path_is_full(evidence, best_mbps) {
         return Some((Cause::PathFull, because));
     }
     // A duplicate SACK reports a segment that had arrived: an acknowledgement was lost, not the segment.
@@ -313,14 +359,26 @@ fn of_stream(evidence: &Evidence) -> Found {
     if is_window_full(evidence, shares) {
         return Some(silly_or_slow(evidence, shares));
     }
-    if shares.send_buffer >= 0.5 {
+    if is_send_buffer_full(evidence, shares) && evidence.settings.send_bytes.is_none() {
+        let because = format!(
+            "the send buffer of {} bytes, the system's limit (net.ipv4.tcp_wmem), limited the sender {:.0} % of the \
+             time: it sent {:.0} bytes in each RTT of {:.2} ms",
+            evidence.given.send_bytes,
+            100.0 * shares.send_buffer,
+            carried_bytes(evidence),
+            evidence.path.round_trip_us * 1e-3
+        );
+        return Some((Cause::SendBuffer, because));
+    }
+    if shares.send_buffer >= 0.5 || is_send_buffer_full(evidence, shares) {
+        let bytes = (evidence.given.send_bytes / 2).max(carried_bytes(evidence) as u32);
         let because = format!(
             "the send buffer of {} bytes limited the sender {:.0} % of the time; it allows at most {:.2} \
              Mbit/s with an RTT of {:.2} ms",
             evidence.given.send_bytes / 2,
             100.0 * shares.send_buffer,
-            buffer_mbps(evidence.given.send_bytes / 2, evidence),
-            window_rtt_us(evidence.given.send_bytes / 2, evidence) * 1e-3
+            buffer_mbps(bytes, evidence),
+            window_rtt_us(bytes, evidence) * 1e-3
         );
         return Some((Cause::SendBuffer, because));
     }
@@ -354,15 +412,21 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let full = full_segment(evidence);
     let part = 100.0 * shares.window;
     let delayed = evidence.receiver.counters.get("DelayedACKs");
-    if window < 2 * full && delayed > 0 {
+    // Acknowledgements that were delayed would leave less than a window for each round trip.
+    if window < 2 * full && delayed > 0 && !carries_window(evidence) {
         let because = format!(
             "the window of {window} bytes, less than two segments of {full} bytes, was full {part:.0} % of \
-             the time, and {delayed} acknowledgements were delayed"
+             the time, and {} delayed",
+            if delayed == 1 {
+                "1 acknowledgement was".to_owned()
+            } else {
+                format!("{delayed} acknowledgements were")
+            }
         );
         return (Cause::SillyWindow, because);
     }
     let shut = evidence.receiver.counters.get("TCPToZeroWindowAdv");
-    let is_constant = evidence.windows.and_then(|windows| windows.is_constant());
+    let is_constant = window_is_constant(evidence);
     let largest = evidence.windows.map_or(window, |windows| windows.max_bytes.max(window));
     // A buffer of the system has grown by the end; the window is what it offered.
     let buffer = match is_constant {
@@ -475,7 +539,7 @@ fn what_there_is(evidence: &Evidence) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::net::trial::digest::Digest;
-    use crate::net::trial::evidence::Pattern;
+    use crate::net::trial::evidence::{Pattern, Windows};
     use crate::net::trial::path::Path;
     use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
@@ -587,6 +651,32 @@ pub(super) mod tests {
         evidence.receiver.bytes = 790_000;
         evidence.info.data_segs_out = Some(550);
         evidence.receiver.counters = counters(&[("TCPToZeroWindowAdv", 1)]);
+    }
+
+    /// `net.ipv4.tcp_wmem = "4096 16384 65536"` at the sender, BBR, and an RTT of 41 ms. The burst that
+    /// measures the path has the same limit.
+    fn limited_by_tcp_wmem(evidence: &mut Evidence) {
+        (evidence.path.round_trip_us, evidence.info.rtt_us) = (40_993.0, 40_344);
+        (evidence.path.rate_mbps, evidence.receiver.bytes) = (9.26, 1_146_000);
+        evidence.given.send_bytes = 65_536;
+        evidence.info.sndbuf_limited_us = Some(330_000);
+        (evidence.info.snd_cwnd, evidence.info.data_segs_out) = (94, Some(800));
+    }
+
+    /// Buffers of this many bytes that the program has set, BBR, and an RTT of 20 ms.
+    fn limited_by_program(bytes: u32, window: u32, mbps: f64, shares_us: [u64; 2]) -> impl Fn(&mut Evidence) {
+        move |e| {
+            (e.settings.send_bytes, e.settings.receive_bytes) = (Some(bytes), Some(bytes));
+            (e.given.send_bytes, e.receiver.given.receive_bytes) = (2 * bytes, 2 * bytes);
+            (e.path.round_trip_us, e.path.rate_mbps) = (20_479.0, 36.8);
+            (e.info.rtt_us, e.info.min_rtt_us) = (26_692, Some(20_113));
+            let samples = if bytes < 4000 { 5 } else { 62 };
+            e.windows = Some(Windows { samples, shrunk: 0, max_bytes: window });
+            e.info.snd_wnd = Some(window);
+            (e.info.rwnd_limited_us, e.info.sndbuf_limited_us) = (Some(shares_us[0]), Some(shares_us[1]));
+            e.receiver.bytes = (mbps * 125_000.0) as u64;
+            e.receiver.counters = counters(&[("DelayedACKs", 1), ("TCPToZeroWindowAdv", 0)]);
+        }
     }
 
     #[test]
@@ -706,6 +796,44 @@ pub(super) mod tests {
                 }),
                 Cause::Receiver,
             ),
+            (
+                "the maximum of tcp_wmem, with a sender that paces itself",
+                streamed(&limited_by_tcp_wmem),
+                Cause::SendBuffer,
+            ),
+            (
+                "the same, whose round trips look like a queue on a busy host",
+                streamed(&|e| {
+                    limited_by_tcp_wmem(e);
+                    (e.info.rtt_us, e.info.min_rtt_us) = (68_500, Some(41_000));
+                    e.info.sndbuf_limited_us = Some(150_000);
+                }),
+                Cause::SendBuffer,
+            ),
+            (
+                "a send buffer that holds the queue of a full path",
+                streamed(&|e| {
+                    (e.info.rtt_us, e.info.min_rtt_us) = (1_300_000, Some(10_000));
+                    (e.receiver.bytes, e.given.send_bytes) = (2_500_000, 4_194_304);
+                    e.info.sndbuf_limited_us = Some(950_000);
+                }),
+                Cause::PathFull,
+            ),
+            (
+                "a program's buffers of 2000 bytes, with a sender that paces itself",
+                streamed(&limited_by_program(2000, 724, 0.26, [670_000, 0])),
+                Cause::ReceiveBuffer,
+            ),
+            (
+                "of 16,000 bytes",
+                streamed(&limited_by_program(16_000, 18_824, 5.89, [440_000, 90_000])),
+                Cause::ReceiveBuffer,
+            ),
+            (
+                "of 65,536 bytes, whose round trips look like a queue",
+                streamed(&limited_by_program(65_536, 80_480, 20.36, [400_000, 50_000])),
+                Cause::ReceiveBuffer,
+            ),
             ("no window scaling", streamed(&without_scaling), Cause::WindowScaling),
             (
                 "no window scaling, but the program reads slowly",
@@ -816,7 +944,7 @@ pub(super) mod tests {
                 Cause::NotExplained,
             ),
         ] {
-            let explanation = explain(&evidence);
+            let explanation = explain(&evidence, 0.0);
             assert_eq!(explanation.cause, expected, "{what}: {}", explanation.because);
             assert!(explanation.because.len() > 20, "{what}");
         }
@@ -840,7 +968,7 @@ pub(super) mod tests {
         evidence.receiver.given.receive_bytes = 8000;
         evidence.receiver.bytes = 67_837_500;
         evidence.info.rwnd_limited_us = Some(950_000);
-        let explanation = explain(&evidence);
+        let explanation = explain(&evidence, 0.0);
         assert_eq!(explanation.cause, Cause::ReceiveBuffer);
         assert!(
             explanation.because.ends_with("allows at most 542.70 Mbit/s with an RTT of 0.06 ms"),
@@ -854,9 +982,15 @@ pub(super) mod tests {
         let bound = |change: &dyn Fn(&mut Evidence)| {
             let mut evidence = stream();
             change(&mut evidence);
-            is_window_bound(&evidence)
+            is_system_bound(&evidence)
         };
         assert!(bound(&limited_by_tcp_rmem) && bound(&without_scaling) && !bound(&|_| ()));
+        assert!(bound(&limited_by_tcp_wmem));
+        // A sender that waits for its turn on a busy host looks like a full buffer.
+        assert!(!bound(&|e| {
+            limited_by_tcp_wmem(e);
+            (e.given.send_bytes, e.info.sndbuf_limited_us) = (4_194_304, Some(900_000));
+        }));
         // A program that sets a small buffer limits itself.
         assert!(!bound(&|e| {
             limited_by_tcp_rmem(e);

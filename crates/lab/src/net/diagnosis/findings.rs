@@ -5,7 +5,7 @@
 //! Repeats   isolated slow cells, and the rounds of remedies, are runs of their own (`repeat.rs`).
 //! Streams   are slow below a quarter of the best stream in either direction, so that a direction in which
 //!           all are slow is found. If the path carries no more in its direction, a stream is not slow. A
-//!           stream with the system's buffers is slow if its window limits it, whatever its rate.
+//!           stream with the system's buffers is slow if one of them limits it, whatever its rate.
 //! Loss      heavy loss in at least half of the streams of a direction is a fault of the path, whether or not
 //!           they are slow: if all are equally slow, none is slow compared with the best one.
 //! Path      the path in the findings is that of the first record; every record contains the path that was
@@ -22,7 +22,7 @@ use super::threshold::SlowBelow;
 use crate::engine::{Explanation, Manifest, Record, Records, StoreError};
 use crate::environment::Environment;
 use crate::net::grid::Grid;
-use crate::net::trial::evidence::Pattern;
+use crate::net::trial::evidence::{Evidence, Pattern};
 use crate::net::trial::path::Path;
 use crate::net::trial::setup::Setup;
 use crate::remote::protocol::Welcome;
@@ -176,7 +176,10 @@ impl Findings {
     /// Returns how the streams of a pattern's direction, or exchanges, are judged.
     fn judge(&self, sweep: &Sweep, pattern: Pattern) -> Judge {
         let best = sweep.best_stream().map_or(0.0, |(mbps, _)| mbps);
+        let records = sweep.records.values().map(|measured| &measured.evidence);
+        let alike = records.filter(|evidence| evidence.pattern == pattern);
         Judge {
+            best_mbps: alike.map(Evidence::mbps).fold(0.0, f64::max),
             slow_mbps: self.streams_slow_below.mbps(best),
             predicted_mbps: self.streams_slow_below.mbps(best.max(self.path.rate_mbps)),
             is_lossy: sweep.is_lossy(pattern),
@@ -454,7 +457,6 @@ mod tests {
     use crate::engine::{Run, Shard, Time};
     use crate::net::diagnosis::cause::tests::stream;
     use crate::net::diagnosis::verdict::tests::findings;
-    use crate::net::trial::evidence::Evidence;
 
     /// A stream with this rate, and the system's buffers.
     fn at(pattern: Pattern, mbps: f64, change: impl Fn(&mut Evidence)) -> Evidence {
@@ -525,6 +527,22 @@ mod tests {
         strict.streams_slow_below = SlowBelow::Mbps(50.0);
         strict.draw(dir.path(), &mut sweep(&[0], &[1000], &rows)).expect("there is nothing to read");
         assert_eq!(causes(&strict.maps[0]), [Some(Cause::PathFull)]);
+    }
+
+    #[test]
+    fn a_path_on_which_another_stream_was_faster_is_not_full() {
+        let dir = tempfile::tempdir().expect("there is disk space");
+        let queue = |e: &mut Evidence| (e.info.rtt_us, e.info.min_rtt_us) = (60_000, Some(10_000));
+        for (other, expected) in [(16.0, None), (24.0, Some(Cause::NotExplained))] {
+            let up = [15.0, other].map(|mbps| at(Pattern::Stream, mbps, queue));
+            let rows = [
+                (Pattern::Stream, up.into()),
+                (Pattern::StreamBack, [95.0, 99.0].map(|mbps| at(Pattern::StreamBack, mbps, |_| ())).into()),
+            ];
+            let found = drawn(dir.path(), sweep(&[0], &[1000, 2000], &rows));
+            let (cell, best) = (&found.maps[0].cells[0][0], found.full_mbps(Pattern::Stream));
+            assert_eq!((cell.cause, cell.full.is_none(), best), (expected, expected.is_some(), Some(other)));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How a measured case is judged: whether it is slow, and why.
 
-use super::cause::{Cause, Explanation, explain, is_lossy, is_slow, is_window_bound};
+use super::cause::{Cause, Explanation, explain, is_lossy, is_slow, is_system_bound};
 use crate::engine::Record;
 use crate::net::trial::evidence::Evidence;
 
@@ -31,6 +31,8 @@ pub(super) enum Judged {
 pub(super) struct Judge {
     /// Streams are slow below this rate.
     pub(super) slow_mbps: f64,
+    /// The rate of the best stream in this direction.
+    pub(super) best_mbps: f64,
     /// Streams are predicted to be slow below this rate.
     pub(super) predicted_mbps: f64,
     /// Whether loss is a fault in this direction, of slow streams and others.
@@ -44,8 +46,8 @@ impl Judge {
     pub(super) fn verdict(&self, evidence: &Evidence) -> Option<Judged> {
         let is_slow = is_slow(evidence, self.slow_mbps)
             || (self.is_lossy && is_lossy(evidence))
-            || (self.is_relative && is_window_bound(evidence));
-        let explanation = is_slow.then(|| explain(evidence))?;
+            || (self.is_relative && is_system_bound(evidence));
+        let explanation = is_slow.then(|| explain(evidence, self.best_mbps))?;
         let is_full = self.is_relative && explanation.cause == Cause::PathFull;
         Some(if is_full { Judged::Full(explanation.because) } else { Judged::Slow(explanation) })
     }

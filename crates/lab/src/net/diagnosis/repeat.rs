@@ -183,7 +183,8 @@ mod tests {
     use crate::net::trial::evidence::{Evidence, Pattern};
 
     /// A judge of streams that are slow below 50 Mbit/s.
-    const JUDGE: Judge = Judge { slow_mbps: 50.0, predicted_mbps: 50.0, is_lossy: false, is_relative: true };
+    const JUDGE: Judge =
+        Judge { slow_mbps: 50.0, best_mbps: 100.0, predicted_mbps: 50.0, is_lossy: false, is_relative: true };
 
     /// A stream with this rate.
     fn at(mbps: f64) -> Measured {
