@@ -250,33 +250,80 @@ fn tcp_flags(header: &kiban_capture::FileHeader, file: &[u8]) -> Vec<u8> {
     packets.map(|(_, packet)| packet[20 + 13]).collect()
 }
 
+fn has_bbr() -> bool {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    known.is_ok_and(|known| known.split_whitespace().any(|name| name == "bbr"))
+}
+
+/// With small buffers, a stream of BBR is limited by its program, and not by the path.
+#[test]
+fn small_buffers_limit_a_stream_of_bbr_and_do_not_fill_the_path() {
+    let Some((_path, network)) = delayed('y', 10) else { return };
+    if !has_bbr() {
+        println!("skipped: this kernel has no BBR");
+        return;
+    }
+    let folder = Folder::new("paced");
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let out = folder.path("records");
+    let list = ["sweep", &server.at, "--pattern", "stream", "--messages", "16000", "--congestion", "bbr"];
+    let more = ["--buffers", "0,2000,16000", "--out", &out];
+    let output = lab(Some(&network.near), &folder, &[&list[..], &more, &UNGUARDED, &["1"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    assert_eq!(report["congestion"], serde_json::json!(["bbr"]));
+    for (buffer, _, cell) in cells(&report["maps"][0]) {
+        let expected = if buffer > 0 { "receive-buffer".into() } else { Value::Null };
+        assert_eq!((&cell["cause"], &cell["full"]), (&expected, &Value::Null), "{buffer}: {report:#}");
+    }
+}
+
 /// Each limit of a window is produced by a setting of the receiver's system, and is not the program's.
 #[test]
 fn a_window_that_the_system_limits_is_not_blamed_on_the_program() {
     let Some((_path, network)) = delayed('z', 30) else { return };
     let folder = Folder::new("windows");
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
-    let set = |setting: &str| {
+    let set_at = |side: &str, setting: &str| {
         let mut command = Command::new("ip");
-        run(command.args(["netns", "exec", &network.far, "sysctl", "--quiet", "--write", setting]))
+        run(command.args(["netns", "exec", side, "sysctl", "--quiet", "--write", setting]))
     };
-    let trace = |more: &[&str]| {
+    let set = |setting: &str| set_at(&network.far, setting);
+    let both = |more: &[&str]| {
         let list =
             ["trace", &server.at, "--pattern", "stream", "--message", "8000", "--seconds", "1", "--json"];
         let output = lab(Some(&network.near), &folder, &[&list[..], more].concat());
         assert!(output.status.success(), "{output:?}");
-        json(&output)["cases"][0].take()
+        json(&output)["cases"].take()
     };
+    let trace = |more: &[&str]| both(more)[0].take();
     let cause = |case: &Value| case["explanation"]["cause"].as_str().unwrap_or("none").to_owned();
     let advice = |case: &Value| case["advice"].to_string();
     if !set("net.ipv4.tcp_rmem=4096 65536 65536") {
         println!("skipped: there is no sysctl");
         return;
     }
-    let small = trace(&[]);
-    assert_eq!(cause(&small), "receive-buffer", "{small:#}");
-    assert!(advice(&small).contains("net.ipv4.tcp_rmem on the receiver, the server"), "{small:#}");
-    assert!(set("net.ipv4.tcp_rmem=4096 131072 6291456") && set("net.ipv4.tcp_window_scaling=0"));
+    let cases = both(&[]);
+    let (small, tried) = (&cases[0], &cases[1]);
+    assert_eq!(cause(small), "receive-buffer", "{small:#}");
+    let words = advice(small);
+    assert!(words.contains("net.ipv4.tcp_rmem on the receiver, the server"), "{small:#}");
+    // At least twice what the path carries without the limit, in a round trip of 60 ms.
+    let bytes = words.split("to at least ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let mbps = tried["figure"].as_f64().expect("a figure");
+    assert!(bytes > Some(2.0 * mbps * 60_000.0 / 8.0), "{words}: {mbps}");
+    assert!(words.contains("; measured: "), "{words}");
+    assert!(set("net.ipv4.tcp_rmem=4096 131072 6291456"));
+    assert!(set_at(&network.near, "net.ipv4.tcp_wmem=4096 16384 16384"));
+    // A sender that paces itself seldom waits for room in its buffer.
+    if has_bbr() {
+        let small = trace(&["--congestion", "bbr"]);
+        assert_eq!(cause(&small), "send-buffer", "{small:#}");
+        assert!(advice(&small).contains("net.ipv4.tcp_wmem on the sender, this host"), "{small:#}");
+        assert!(small["title"].as_str().is_some_and(|title| title.ends_with(", bbr")), "{small:#}");
+    }
+    assert!(set_at(&network.near, "net.ipv4.tcp_wmem=4096 16384 4194304"));
+    assert!(set("net.ipv4.tcp_window_scaling=0"));
     let unscaled = trace(&[]);
     assert_eq!(cause(&unscaled), "window-scaling", "{unscaled:#}");
     assert!(advice(&unscaled).contains("net.ipv4.tcp_window_scaling to 1"), "{unscaled:#}");

@@ -8,7 +8,9 @@
 
 use super::session::Session;
 use crate::engine::Failure;
+use crate::net::diagnosis::advice::against;
 use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow, is_system_bound};
+use crate::net::diagnosis::repeat::GAIN_MIN;
 use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::digest::{Digest, GAP_NANOS, Segment};
 use crate::net::trial::evidence::{Evidence, Pattern};
@@ -16,6 +18,7 @@ use crate::net::trial::run::run;
 use crate::net::trial::setup::Setup;
 use crate::net::trial::task::Task;
 use crate::report::picture::{Arrow, Direction, Sequence};
+use crate::table::readable;
 use kiban_measure::capture::file;
 use kiban_measure::{Datagrams, Frame};
 use serde::Serialize;
@@ -102,7 +105,8 @@ impl Case {
         let case = Case {
             name: case_name(setup.pattern, name),
             is_back,
-            title: setup.words(),
+            // The system's congestion control has a name, too.
+            title: Setup { congestion: Some(evidence.given.congestion.clone()), ..setup.clone() }.words(),
             figure: number,
             unit: unit.to_owned(),
             is_slow,
@@ -144,6 +148,16 @@ impl Case {
         }
         .picture()
         .standalone()
+    }
+
+    /// Returns in which way the change that led from this case to another one fell short; `None` if it
+    /// helped.
+    fn shortfall(&self, other: &Case) -> Option<&'static str> {
+        if other.figure < GAIN_MIN * self.figure {
+            Some(", which does not help")
+        } else {
+            other.is_slow.then_some(", which is still slow")
+        }
     }
 
     /// Returns whether a packet is an acknowledgement that came late.
@@ -242,19 +256,31 @@ impl Trace {
         if let Some(why) = first.explanation.as_ref().filter(|_| first.is_slow) {
             first.name = name("slow");
             let best_mbps = evidence.path.rate_mbps.max(evidence.mbps());
-            let list = crate::net::diagnosis::advice::against(
-                why.cause,
-                setup,
-                &evidence,
-                best_mbps,
-                &welcome.congestion,
-            );
-            first.advice = list.iter().map(|advice| advice.words.clone()).collect();
-            let change = list.into_iter().find_map(|advice| advice.setup);
-            cases.push(first.clone());
-            if let Some(change) = change {
-                cases.push(Case::of(session, "fast", &change, slow_below)?.0);
+            let against = |mbps| against(why.cause, setup, &evidence, mbps, &welcome.congestion);
+            let mut list = against(best_mbps);
+            let change = list.iter().enumerate().find_map(|(at, advice)| Some((at, advice.setup.clone()?)));
+            let mut tried = None;
+            if let Some((at, change)) = change {
+                let (mut other, evidence) = Case::of(session, "fast", &change, slow_below)?;
+                // Without a limit of the system, the path may carry more than before.
+                if setup.buffer_bytes.is_none() {
+                    list = against(best_mbps.max(evidence.mbps()));
+                }
+                let shortfall = first.shortfall(&other);
+                if shortfall.is_some() {
+                    other.name = name("changed");
+                }
+                let [before, after] = [first.figure, other.figure].map(readable);
+                list[at].words += &format!(
+                    "; measured: {before} -> {after} {}{}",
+                    first.unit,
+                    shortfall.unwrap_or_default()
+                );
+                tried = Some(other);
             }
+            first.advice = list.into_iter().map(|advice| advice.words).collect();
+            cases.push(first);
+            cases.extend(tried);
         } else {
             first.name = name("fast");
             cases.push(first);
@@ -359,6 +385,14 @@ mod tests {
         assert_eq!((svg.matches("class=\"hit v\"").count(), svg.matches("class=\"wait\"").count()), (4, 1));
         assert!(svg.contains("41.7 ms: delayed acknowledgement") && svg.contains(">0.010</text>"), "{svg}");
         assert_eq!(svg, case(false).svg());
+    }
+
+    #[test]
+    fn a_change_has_helped_only_if_the_case_is_faster_and_not_slow() {
+        let of = |figure, is_slow| case(false).shortfall(&Case { figure, is_slow, ..case(false) });
+        assert_eq!(of(4587.0, false), None);
+        assert_eq!(of(4587.0, true), Some(", which is still slow"));
+        assert_eq!(of(25.0, false), Some(", which does not help"));
     }
 
     #[test]

@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 pub(super) const FULL_ADVICE: &str = "a faster link, or less other traffic on it, helps; `kiban lab latency` shows \
                                       whether the load delays other traffic";
 
+/// The least buffers with which a limit of the system is tried, bytes. The rate of the path shows only
+/// without the limit. This is enough for 100 Mbit/s over a third of a second.
+const AMPLE_BYTES: u32 = 4 << 20;
+
 /// A remedy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Advice {
@@ -121,10 +125,11 @@ pub fn against(
             let round_trip_us = evidence.path.round_trip_us.max(window_rtt_us(buffer / 2, evidence).min(1e6));
             let bytes = round_up(2.0 * best_mbps * round_trip_us / 8.0);
             let product = format!("twice {best_mbps:.1} Mbit/s times {:.2} ms", round_trip_us * 1e-3);
-            let larger = |words: String| advice(words, Setup { buffer_bytes: Some(bytes), ..setup.clone() });
+            let larger =
+                |words: String, bytes| advice(words, Setup { buffer_bytes: Some(bytes), ..setup.clone() });
             if setup.buffer_bytes.is_some() {
                 return vec![
-                    larger(format!("set socket buffers of at least {bytes} bytes ({product})")),
+                    larger(format!("set socket buffers of at least {bytes} bytes ({product})"), bytes),
                     advice(
                         "do not set SO_SNDBUF and SO_RCVBUF, so that Linux grows the buffers automatically"
                             .into(),
@@ -136,11 +141,12 @@ pub fn against(
             let is_sender = cause == Cause::SendBuffer;
             let (setting, end) = if is_sender { ("tcp_wmem", "sender") } else { ("tcp_rmem", "receiver") };
             let host = if is_sender == setup.pattern.is_back() { "the server" } else { "this host" };
-            vec![larger(format!(
+            let words = format!(
                 "raise the third value of net.ipv4.{setting} on the {end}, {host}, to at least {} bytes ({product}, and \
                  as much again for the system's overhead); tried with SO_SNDBUF and SO_RCVBUF",
                 2 * u64::from(bytes)
-            ))]
+            );
+            vec![larger(words, bytes.max(AMPLE_BYTES).min(evidence.peer.buffer_bytes_max))]
         }
         Cause::Sender => {
             let bytes = setup.message_bytes.saturating_mul(16).min(1 << 20);
@@ -263,6 +269,18 @@ mod tests {
             let words = words(cause, pattern);
             assert!(words.contains(expected) && !words.contains("program"), "{cause:?}: {words}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_the_system_is_tried_with_ample_buffers_and_advised_for_the_rate_that_shows() {
+        let case = Setup { buffer_bytes: None, ..setup(Pattern::Stream, 6000) };
+        let of = |best_mbps| against(Cause::ReceiveBuffer, &case, &stream(), best_mbps, &[]).remove(0);
+        let (before, after) = (of(3.5), of(95.0));
+        // The trial stays the same when its rate is known.
+        assert_eq!(before.setup, after.setup);
+        assert_eq!(before.setup.and_then(|setup| setup.buffer_bytes), Some(AMPLE_BYTES));
+        // Twice 95 Mbit/s times 10 ms is 237,500 bytes, in steps of 4096 and as much again.
+        assert!(after.words.contains("to at least 475136 bytes"), "{}", after.words);
     }
 
     #[test]

@@ -288,7 +288,8 @@ impl Findings {
         let judge = self.judge(sweep, setup.pattern);
         let best = sweep.best_mbps().max(self.path.rate_mbps);
         let Some(Measured { figure: before, evidence }) = sweep.get(setup) else { return Ok(()) };
-        for advice in against(count.cause, setup, evidence, best, &self.server.congestion) {
+        let against = |best_mbps| against(count.cause, setup, evidence, best_mbps, &self.server.congestion);
+        for (at, advice) in against(best).into_iter().enumerate() {
             let mut proof = Proof {
                 advice: advice.words,
                 case: count.case.clone(),
@@ -305,6 +306,10 @@ impl Findings {
                 proof.rounds = rounds.len();
                 if let (Some([before, after]), None) = (rounds.medians(), &rounds.next) {
                     (proof.before, proof.after) = (before, Some(after));
+                    // Without a limit of the system, the path may carry more than any stream before.
+                    if setup.buffer_bytes.is_none() {
+                        proof.advice = against(best.max(rounds.best_mbps())).swap_remove(at).words;
+                    }
                 }
                 proof.removed = rounds.refuted.is_none() && rounds.next.is_none();
                 proof.note = rounds.refuted.unwrap_or_default();

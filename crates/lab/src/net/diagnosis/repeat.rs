@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The number of rounds that prove a remedy.
 pub(in crate::net) const ROUNDS: usize = 3;
 /// The least factor between the results with a remedy and those without.
-const GAIN_MIN: f64 = 1.2;
+pub(in crate::net) const GAIN_MIN: f64 = 1.2;
 
 /// A measurement that has not been made yet.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,6 +114,11 @@ impl Rounds {
     /// Returns the number of rounds.
     pub(super) fn len(&self) -> usize {
         self.results.len()
+    }
+
+    /// Returns the best rate with the remedy, Mbit/s; zero before the first round.
+    pub(super) fn best_mbps(&self) -> f64 {
+        self.results.iter().map(|[_, after]| after.evidence.mbps()).fold(0.0, f64::max)
     }
 
     /// Returns the medians without the remedy and with it; `None` before the first round.
