@@ -85,8 +85,9 @@ fn a_deep_queue_has_a_bad_grade_in_its_direction_and_a_short_one_has_not() {
     assert!(advice.starts_with("packets to the host wait"), "{advice}");
     // Probes that a full queue drops are no losses of the idle path.
     assert!(!report["verdict"].as_str().expect("a verdict").contains("idle path loses"), "{report:#}");
-    // The queue hides pauses of the hosts, so the upload fills the path on a busy machine, too.
-    assert!((1.0..3.0).contains(&figure(&upload, "/throughput_mbps/0")), "{upload:#}");
+    // The queue hides pauses of the hosts, so the upload fills the path on a busy machine, too. Data behind a
+    // segment that the full queue dropped may arrive too late to count.
+    assert!((0.5..3.0).contains(&figure(&upload, "/throughput_mbps/0")), "{upload:#}");
     for (row, way) in [(&upload, 0), (&download, 1)] {
         assert!(figure(row, &format!("/throughput_mbps/{way}")) > 0.0, "{row:#}");
         assert_eq!(row["rate_limited"], false);
