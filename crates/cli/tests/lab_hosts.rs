@@ -167,9 +167,8 @@ fn each_host_has_the_verdict_of_its_own_path() {
             return;
         }
     }
-    // So many that a busy machine, which sends fewer probes, loses three as well.
     let rule = "table inet t { chain c { type filter hook prerouting priority 0; \
-                meta l4proto udp numgen inc mod 4 == 0 drop; }; }";
+                meta l4proto udp numgen inc mod 50 == 0 drop; }; }";
     if !shell(&star.hosts[2], &format!("nft '{rule}'")) {
         println!("skipped: there is no nft");
         return;
@@ -184,7 +183,9 @@ fn each_host_has_the_verdict_of_its_own_path() {
     assert!(output.status.success(), "{output:?}");
     let report = report(&output);
     let has = |name: &str, cause: &str| causes(&report, name).iter().any(|one| one == cause);
-    assert_eq!(causes(&report, "good"), [""; 0], "{}", report["verdict"]);
+    // A busy machine may send too few probes to see a loss.
+    let is_good = causes(&report, "good").iter().all(|cause| cause == "loss_not_measured");
+    assert!(is_good, "{}", report["verdict"]);
     assert!(has("slow", "slow") && !has("slow", "loss"), "{}", report["verdict"]);
     assert!(has("lossy", "loss"), "{}", report["verdict"]);
     assert!(has("limited", "server_limit") && !has("limited", "slow"), "{}", report["verdict"]);

@@ -31,7 +31,8 @@ pub(crate) struct Latency {
     /// Number of TCP connections in each loaded direction.
     #[arg(long, short = 'P', default_value_t = 4, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=16))]
     parallel: u16,
-    /// Duration of each of the three loads, in seconds; the idle path is measured for half as long.
+    /// Duration of each of the three loads, in seconds; the idle path is measured for half as long, but
+    /// at least for 5 seconds.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
     /// Write a page with the figures and curves to this file.

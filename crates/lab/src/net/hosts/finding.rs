@@ -1,6 +1,7 @@
 //! What is wrong with the path to a host.
 //!
-//! Loss      counts only on the idle path: a full queue loses packets on a healthy path, too.
+//! Loss      counts only on the idle path: a full queue loses packets on a healthy path, too. If too few
+//!           probes were sent there, the report says that loss was not measured.
 //! Slow      is a comparison with the best host of the same run, in the same direction. A host whose server
 //!           limits the rate is not slow.
 
@@ -8,8 +9,10 @@ use crate::net::latency::{Grade, Latency, LoadName, LoadRow};
 use crate::table::readable;
 use serde::Serialize;
 
-/// The fewest lost probes, and the smallest share (percent), that count as losses of the path.
-const LOSS_MIN: (u64, f64) = (3, 1.0);
+/// The fewest probes that show whether the path loses packets.
+const PROBES_MIN: u64 = 300;
+/// The mean number of losses at which 95 % of all measurements lose three, which is a finding (Poisson).
+const LOST_MEAN: f64 = 6.3;
 /// A path is slow if it carries less than this part of the best one, as in a sweep of streams.
 const SLOW_PART: f64 = 0.25;
 
@@ -25,6 +28,8 @@ pub enum HostCause {
     Slow,
     /// Packets wait in a long queue while it is loaded.
     Queue,
+    /// Too few probes were sent to see a loss.
+    LossNotMeasured,
     /// The server limits the rate, so the path was not filled.
     ServerLimit,
 }
@@ -37,6 +42,7 @@ impl HostCause {
             HostCause::Loss => "loses packets",
             HostCause::Slow => "slow",
             HostCause::Queue => "long queue",
+            HostCause::LossNotMeasured => "loss not measured",
             HostCause::ServerLimit => "limited by its server",
         }
     }
@@ -68,15 +74,16 @@ pub(super) fn rates(latency: &Latency) -> [f64; 2] {
 pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2]) -> Vec<HostFinding> {
     let mut found = Vec::new();
     let idle = row(latency, LoadName::Idle);
-    for (fate, way) in idle.probes.iter().zip(["to", "from"]) {
-        if fate.lost >= LOSS_MIN.0 && fate.lost_percent >= LOSS_MIN.1 {
+    for (way, word) in ["to", "from"].into_iter().enumerate() {
+        let fate = &idle.probes[way];
+        if let Some(percent) = idle.idle_loss(way) {
             found.push(HostFinding {
                 cause: HostCause::Loss,
                 because: format!(
-                    "{} of {} probes {way} the host ({} %) were lost while the path was idle",
+                    "{} of {} probes {word} the host ({} %) were lost while the path was idle",
                     fate.lost,
                     fate.sent,
-                    readable(fate.lost_percent)
+                    readable(percent)
                 ),
                 advice: format!(
                     "look at the error counters of each interface on the path (ip -s link, ethtool -S), and for \
@@ -85,6 +92,8 @@ pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2])
             });
         }
     }
+    let sent = idle.probes.iter().map(|fate| fate.sent).min().unwrap_or(0);
+    let is_lossy = !found.is_empty();
     let limited = latency.loads.iter().any(|row| row.rate_limited);
     let slow = |way: usize| !limited && rates(latency)[way] < SLOW_PART * best[way].1;
     for (way, word) in ["to", "from"].into_iter().enumerate().filter(|(way, _)| slow(*way)) {
@@ -108,6 +117,17 @@ pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2])
             cause: if latency.grade.is_none() { HostCause::Stalled } else { HostCause::Queue },
             because: latency.verdict.clone(),
             advice: latency.advice.join("; "),
+        });
+    }
+    if sent < PROBES_MIN && !is_lossy {
+        found.push(HostFinding {
+            cause: HostCause::LossNotMeasured,
+            because: format!(
+                "only {sent} probes were sent on the idle path, because a host was busy: a loss below {} % would not \
+                 show",
+                readable((100.0 * LOST_MEAN / sent.max(1) as f64).min(100.0))
+            ),
+            advice: "measure again when both hosts are less busy".to_owned(),
         });
     }
     if limited {

@@ -183,10 +183,10 @@ mod tests {
     use super::*;
     use crate::net::latency::{Fate, Grade, LoadRow, Percentiles};
 
-    /// A host with these rates to it and from it, and this many lost probes of 100 on the idle path to it and
-    /// beside an upload.
+    /// A host with these rates to it and from it, and this many lost probes of 1000 on the idle path to it
+    /// and beside an upload.
     fn latency(mbps: [f64; 2], lost: [u64; 2], grade: Grade, rate_limited: bool) -> Latency {
-        let fate = |lost: u64| Fate { sent: 100, lost, lost_percent: lost as f64, ..Fate::default() };
+        let fate = |lost: u64| Fate { sent: 1000, lost, lost_percent: lost as f64 / 10.0, ..Fate::default() };
         let row = |load: LoadName| LoadRow {
             load,
             grade: (load != LoadName::Idle).then_some(grade),
@@ -230,7 +230,7 @@ mod tests {
         let hosts = named(&[
             ("good", latency([94.0, 93.0], [0, 9], Grade::A, false)),
             ("lossy", latency([50.0, 93.0], [7, 9], Grade::A, false)),
-            ("slow", latency([94.0, 9.0], [2, 0], Grade::A, false)),
+            ("slow", latency([94.0, 9.0], [4, 0], Grade::A, false)),
             ("deep", latency([94.0, 93.0], [0, 0], Grade::D, false)),
             ("limited", latency([5.0, 5.0], [0, 0], Grade::A, true)),
         ]);
@@ -250,6 +250,33 @@ mod tests {
         assert!(text.contains("slow: slow: 9 Mbit/s from the host; good has 93"), "{text}");
         let page = hosts.html("kiban lab hosts plan.toml");
         assert!(page.contains("need attention") && page.contains("loses packets"));
+    }
+
+    #[test]
+    fn a_path_on_which_too_few_probes_were_sent_is_not_called_good() {
+        let few = |sent, lost| {
+            let mut latency = latency([94.0, 93.0], [0, 0], Grade::A, false);
+            for fate in &mut latency.loads[0].probes {
+                *fate =
+                    Fate { sent, lost, lost_percent: 100.0 * lost as f64 / sent as f64, ..Fate::default() };
+            }
+            latency
+        };
+        let hosts = named(&[("few", few(50, 1)), ("lossy", few(50, 3)), ("enough", few(300, 2))]);
+        assert_eq!(
+            causes(&hosts),
+            [
+                ("few", vec![HostCause::LossNotMeasured]),
+                ("lossy", vec![HostCause::Loss; 2]),
+                ("enough", vec![])
+            ]
+        );
+        let because = &hosts.hosts[0].findings[0].because;
+        assert!(
+            because.starts_with("only 50 probes") && because.contains("a loss below 12.6 %"),
+            "{because}"
+        );
+        assert_eq!(hosts.html("x").matches("class=\"badge good\"").count(), 1, "only `enough` is green");
     }
 
     #[test]

@@ -37,8 +37,10 @@ pub(super) use phase::{Exchange, Observed, Phase, Prober, StartLine, here, open,
 pub(super) use report::round_trips;
 use std::time::Duration;
 
-/// The interval of probes.
+/// The interval of probes beside a load.
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+/// The interval of probes on the idle path.
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Measures latency under load to a server, `host`; calls `progress` with each load.
 ///
@@ -57,9 +59,12 @@ pub fn measure(
         let idle = phases.first().and_then(|(_, idle)| report::round_trips(idle));
         // Queues are empty again when round trips are about as long as they were.
         let settled = idle.map(|idle| ((idle.p95_ms * 1.5 + 2.0) * 1e6) as i64);
-        let length = if name == LoadName::Idle { request.length / 2 } else { request.length };
+        let (length, interval) = match name {
+            LoadName::Idle => (request.idle_length(), IDLE_PROBE_INTERVAL),
+            _ => (request.length, PROBE_INTERVAL),
+        };
         let connections = name.directions().map(|is_loaded| if is_loaded { request.connections } else { 0 });
-        let phase = Phase { connections, length, interval: PROBE_INTERVAL, octets: 0, settled };
+        let phase = Phase { connections, length, interval, octets: 0, settled };
         phases.push((name, phase::run(client, clock, &phase, None)?));
     }
     let address = client.peer().ip().to_canonical().to_string();

@@ -38,8 +38,8 @@ fn html(latency: &Latency, command: &str) -> String {
         blocks: vec![
             Block::Paragraph(grades.to_owned()),
             Block::Paragraph(
-                "A probe is a datagram of 40 bytes every 20 ms, to which the other host replies. The queue is \
-                 the increase of the median one-way delay."
+                "A probe is a datagram of 40 bytes, to which the other host replies: every 5 ms on the idle path, \
+                 and every 20 ms beside a load. The queue is the increase of the median one-way delay."
                     .to_owned(),
             ),
         ],

@@ -110,7 +110,7 @@ impl LoadRow {
     }
 
     /// Returns the share of probes that a direction of the idle path loses, if it is a finding, percent.
-    fn idle_loss(&self, way: usize) -> Option<f64> {
+    pub(in crate::net) fn idle_loss(&self, way: usize) -> Option<f64> {
         let fate = &self.probes[way];
         let is_finding = fate.lost >= IDLE_LOST_MIN.0 && fate.lost_percent >= IDLE_LOST_MIN.1;
         is_finding.then_some(fate.lost_percent)

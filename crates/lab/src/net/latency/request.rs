@@ -2,11 +2,21 @@
 
 use std::time::Duration;
 
+/// The minimum length of the idle phase: a thousand probes, because fewer do not show a loss of a percent.
+const IDLE_LENGTH_MIN: Duration = Duration::from_secs(5);
+
 /// A request for a measurement of latency under load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LatencyRequest {
     /// Connections in each loaded direction.
     pub connections: u16,
-    /// The length of each loaded phase. The idle phase is half as long.
+    /// The length of each loaded phase.
     pub length: Duration,
+}
+
+impl LatencyRequest {
+    /// Returns the length of the idle phase: half of a loaded one, but at least five seconds.
+    pub(super) fn idle_length(&self) -> Duration {
+        IDLE_LENGTH_MIN.max(self.length / 2)
+    }
 }
