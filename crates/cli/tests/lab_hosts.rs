@@ -240,6 +240,54 @@ fn hosts_at_once_show_whether_they_share_a_bottleneck() {
     assert!(shows("nothing").is_some(), "no direction shares one");
 }
 
+#[test]
+fn hosts_behind_a_narrower_link_are_named_beside_the_bottleneck_of_all() {
+    let Some(star) = Star::new('n', &["one", "two", "three"]) else { return };
+    let folder = Folder::new("narrow");
+    // All paths share 20 Mbit/s, and the last two hosts 12 of them, in both directions.
+    for (side, device, end) in [(&star.near, "wire", "dst"), (&star.router, "near", "src")] {
+        let class = |id: &str, parent: &str, rates: &str| {
+            format!("tc class add dev {device} parent {parent} classid {id} htb {rates} && ")
+        };
+        let classes = class("1:1", "1:", "rate 20mbit")
+            + &class("1:10", "1:1", "rate 5mbit ceil 20mbit")
+            + &class("1:20", "1:1", "rate 5mbit ceil 12mbit");
+        let queues: String = [10, 20]
+            .map(|id| format!("tc qdisc add dev {device} parent 1:{id} bfifo limit 128kb && "))
+            .concat();
+        let filters = [1, 2].map(|at| {
+            let filter = "protocol ip parent 1: prio 1 u32 match ip";
+            format!("tc filter add dev {device} {filter} {end} {} flowid 1:20", address(at))
+        });
+        let made = format!(
+            "tc qdisc add dev {device} root handle 1: htb default 10 && {classes}{queues}{}",
+            filters.join(" && ")
+        );
+        if !shell(side, &made) {
+            println!("skipped: this kernel has no htb or u32");
+            return;
+        }
+    }
+    let all: String = (0..).zip(["one", "two", "three"]).map(|(at, name)| host(name, at, "")).collect();
+    let plan = format!("seconds = 2\ntogether = true\n{}{all}", own());
+    // A busy machine can stand still during a part of a measurement, so that the rates say something else.
+    let is_found = (0..ATTEMPTS).any(|_| {
+        let output = star.measure(&folder, &plan, &[]);
+        assert!(output.status.success(), "{output:?}");
+        let report = report(&output);
+        let directions = report["together"]["directions"].as_array().expect("two");
+        println!("{}\n{directions:#?}", report["verdict"]);
+        directions.iter().all(|way| {
+            let groups = way["groups"].as_array().expect("a list");
+            let mut hosts =
+                groups.first().map_or(Vec::new(), |group| group["hosts"].as_array().expect("a list").clone());
+            hosts.sort_by_key(Value::as_u64);
+            way["sharing"] == "bottleneck" && groups.len() == 1 && hosts == [1, 2]
+        })
+    });
+    assert!(is_found, "two and three share a narrower link in both directions");
+}
+
 /// The second host's server is a part of this test, which accepts a connection and does not answer.
 #[test]
 fn ctrl_c_keeps_what_was_measured_and_reports_the_rest_as_unfinished() {

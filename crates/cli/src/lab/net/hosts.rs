@@ -339,7 +339,7 @@ fn measure_all(
             served.iter().map(|(target, server, port)| connect(target, server, *port)).collect();
         let alone: Vec<[f64; 2]> = hosts.hosts.iter().map(|host| host.mbps).collect();
         let result = clients.map_err(|failure| failure.to_string()).and_then(|mut clients| {
-            together(&mut clients, request, &alone, &|what| bar.set_message(what))
+            together(&mut clients, request, &alone, &|what| bar.set_message(what.to_owned()))
                 .map_err(|(number, failure)| format!("{}: {failure}", served[number].0.name))
         });
         hosts.add_together(result);

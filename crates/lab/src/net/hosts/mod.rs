@@ -16,4 +16,4 @@ mod together;
 
 pub use finding::{HostCause, HostFinding};
 pub use report::{HostReport, Hosts, NotMeasured};
-pub use together::{Direction, Sharing, Together, together};
+pub use together::{Direction, Group, Sharing, Together, together};

@@ -57,7 +57,8 @@ impl Hosts {
                    full queue loses packets on a healthy path, too.";
         let at_once = "Then all hosts are loaded at once. A host that keeps less than 70 % of its rate alone shares a \
                        bottleneck. If all do, and together carry what the best one carries alone, this may be the \
-                       measuring host's own link.";
+                       measuring host's own link. Hosts that may share one are then loaded in pairs: two that carry \
+                       less than 85 % of the sum of their rates alone share a bottleneck.";
         let how = [Some(alone), self.together.as_ref().map(|_| at_once)];
         let sections = vec![Section {
             heading: "How it was measured".to_owned(),
