@@ -154,6 +154,15 @@ fn causes(report: &Value, name: &str) -> Vec<String> {
     findings.iter().map(|finding| finding["cause"].as_str().expect("a name").to_owned()).collect()
 }
 
+/// Returns the advice of a finding of a host.
+fn advice(report: &Value, name: &str, cause: &str) -> String {
+    let hosts = report["hosts"].as_array().expect("a list").iter();
+    let mut findings =
+        hosts.filter(|host| host["name"] == name).flat_map(|host| host["findings"].as_array()).flatten();
+    let finding = findings.find(|finding| finding["cause"] == cause).unwrap_or_else(|| panic!("{report:#}"));
+    finding["advice"].as_str().expect("words").to_owned()
+}
+
 #[test]
 fn each_host_has_the_verdict_of_its_own_path() {
     let names = ["good", "slow", "lossy", "limited"];
@@ -188,6 +197,12 @@ fn each_host_has_the_verdict_of_its_own_path() {
     assert!(is_good, "{}", report["verdict"]);
     assert!(has("slow", "slow") && !has("slow", "loss"), "{}", report["verdict"]);
     assert!(has("lossy", "loss"), "{}", report["verdict"]);
+    // A full link is no loss, and the commands of an advice need no server.
+    let slow = advice(&report, "slow", "slow");
+    assert!(slow.contains("a link or shaper of about") && !slow.contains("kiban lab"), "{slow}");
+    let udp =
+        format!("plan.toml --ssh {} --host lossy -- udp --interval 5ms --time 30s`", folder.path("ssh"));
+    assert!(advice(&report, "lossy", "loss").contains(&udp), "{report:#}");
     assert!(has("limited", "server_limit") && !has("limited", "slow"), "{}", report["verdict"]);
     let text = std::fs::read_to_string(&page).expect("it was written");
     assert!(text.contains("loses packets") && text.matches("<figure ").count() == 2);
@@ -456,6 +471,27 @@ fn a_host_is_measured_over_openssh_and_a_foreign_host_key_is_named() {
     assert!(why.contains("is not the one in known_hosts"), "{why}");
     let why = report_of_refusal(&measure(""));
     assert!(why.contains("is not in known_hosts: connect once with 'ssh -F"), "{why}");
+}
+
+#[test]
+fn another_measurement_of_a_host_needs_no_server_or_token_either() {
+    let Some(star) = Star::new('w', &["one", "two"]) else { return };
+    let folder = Folder::new("with");
+    let plan = format!("{}{}{}", own(), host("one", 0, ""), host("two", 1, ""));
+    std::fs::write(folder.path("plan.toml"), plan).expect("there is disk space");
+    let ssh = fake_ssh(&folder, &star.hosts);
+    let run = |name: &str| {
+        let mut command = kiban(Some(&star.near));
+        command.args(["lab", "hosts", &folder.path("plan.toml"), "--ssh", &ssh, "--host", name, "--"]);
+        command.args(["udp", "--time", "1s", "--json"]).output().expect("the program was built")
+    };
+    let output = run("two");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(report(&output)["address"], address(1), "{output:?}");
+    let output = run("three");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("the plan has no host named three: its hosts are one, two"), "{errors}");
 }
 
 #[test]

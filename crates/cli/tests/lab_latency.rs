@@ -117,7 +117,7 @@ fn a_load_that_does_not_move_has_no_grade_and_a_policed_one_retransmits() {
     assert_eq!((&report["grade"], &load(&report, "upload")["grade"]), (&Value::Null, &Value::Null));
     assert!(load(&report, "download")["grade"].is_string(), "{report:#}");
     let advice = report["advice"][0].as_str().expect("advice");
-    assert!(advice.contains("`kiban lab check 10.77.31.2`"), "{advice}");
+    assert!(advice.contains(&format!("`kiban lab check {}`", server.at)), "{advice}");
     // A policer: what exceeds the rate is dropped, and nothing waits.
     let policer = "table inet t { chain c { meta l4proto tcp limit rate over 2500 kbytes/second burst 64 kbytes drop; }; }";
     let policed = ["flush chain inet t c", policer];

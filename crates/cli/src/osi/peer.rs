@@ -7,7 +7,7 @@ use kiban_osi::{Selector, Selectors};
 use kiban_osi_runtime::association::Tls;
 use kiban_osi_runtime::secure;
 use kiban_osi_runtime::secure::{Identity, TlsAcceptor, TlsConnector};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -130,6 +130,17 @@ impl PeerArgs {
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) port: Option<u16>,
+}
+
+/// Writes what [`Host::from_str`] reads.
+impl Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) if self.name.contains(':') => write!(f, "[{}]:{port}", self.name),
+            Some(port) => write!(f, "{}:{port}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
 }
 
 impl FromStr for Host {

@@ -1,9 +1,11 @@
 //! `kiban lab hosts`: measures several hosts, whose servers it starts over ssh.
 
 use super::latency::checked_seconds;
+use super::peer::TOKEN_VARIABLE;
 use super::serve::ports;
-use super::ssh::{Recipe, RemoteServer};
+use super::ssh::{Recipe, RemoteServer, quoted};
 use crate::lab::interrupt::{INTERRUPTED, on_interrupt};
+use crate::osi::peer::Host;
 use crate::output::note;
 use clap::Args;
 use indicatif::ProgressBar;
@@ -14,8 +16,8 @@ use kiban_lab::net::latency::{Latency, LatencyRequest, measure};
 use kiban_lab::net::{Client, TcpStack};
 use kiban_os::lock;
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,12 +28,14 @@ const HOSTS_MAX: usize = 100;
 ///
 /// A plan names the hosts. 'kiban lab serve' is started on each, with a token of its own, and ends with the
 /// ssh connection. Each host is measured alone, as by 'kiban lab latency'; with --together, all hosts are
-/// then loaded at once, to find out whether their paths share a bottleneck.
+/// then loaded at once, to find out whether their paths share a bottleneck. With --host, another measurement
+/// of one host is made instead, also with a server that is started over ssh.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab hosts plan.toml\
         \n  kiban lab hosts plan.toml --together --html hosts.html\
         \n  kiban lab hosts plan.toml --ssh 'ssh -F cluster.config' --json | jq .verdict\
+        \n  kiban lab hosts plan.toml --host node1 -- udp --time 30s\
         \n\nA plan:\
         \n  seconds = 10                              # of each load\
         \n  [[host]]\
@@ -42,7 +46,8 @@ const HOSTS_MAX: usize = 100;
         \n  address = \"192.0.2.7\"                     # if the name means another address here\
         \n  kiban = \"/opt/kiban/bin/kiban\"\
         \n\nCtrl-C ends the measurement, and prints what was measured until then.\
-        \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments, 130 after Ctrl-C.")]
+        \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments, 130 after Ctrl-C; with \
+        --host, that of the subcommand.")]
 pub(crate) struct HostsCommand {
     /// The plan, a TOML file.
     plan: PathBuf,
@@ -52,6 +57,13 @@ pub(crate) struct HostsCommand {
     /// Program that connects to a host, with its first arguments.
     #[arg(long, default_value = "ssh", value_name = "COMMAND")]
     ssh: String,
+    /// Run another subcommand of 'kiban lab' on this host of the plan: sweep, delay, latency, udp, check or
+    /// trace.
+    #[arg(long, value_name = "NAME", requires = "command", conflicts_with_all = ["together", "html", "json"])]
+    host: Option<String>,
+    /// The subcommand and its options, for --host; the address of the host is added.
+    #[arg(last = true, value_name = "COMMAND", requires = "host")]
+    command: Vec<String>,
     /// Write a page with the figures to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -122,6 +134,14 @@ struct Target {
     kiban: String,
     copy: bool,
     options: Vec<String>,
+}
+
+impl Target {
+    /// Starts the server.
+    fn start(&self, ssh: &[String]) -> Result<RemoteServer, String> {
+        let Target { ssh: destination, kiban, copy, options, .. } = self;
+        RemoteServer::start(&Recipe { ssh, destination, kiban, copy: *copy, options: options.clone() })
+    }
 }
 
 impl HostPlan {
@@ -221,8 +241,11 @@ impl HostsCommand {
         let text = std::fs::read_to_string(&self.plan)
             .map_err(|error| format!("cannot read the plan {}: {error}", self.plan.display()))?;
         let (request, at_once, targets) = read(&text).map_err(invalid)?;
-        let at_once = (at_once || self.together) && targets.len() > 1;
         let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
+        if let Some(name) = &self.host {
+            return run_on(&targets, name, &ssh, &self.command);
+        }
+        let at_once = (at_once || self.together) && targets.len() > 1;
         let bar = super::output::spinner(self.quiet);
         let results = Results::new(Mutex::new(Some(Kept::default())));
         let command = Arc::new(self);
@@ -234,14 +257,14 @@ impl HostsCommand {
                 let mut results = lock(&results);
                 if let Some(kept) = results.take() {
                     bar.finish_and_clear();
-                    let reported = command.report(&interrupted(kept, names, at_once));
+                    let reported = command.report(&command.interrupted(kept, names, at_once));
                     reported.unwrap_or_else(|error| note!("kiban: {error}"));
                 }
                 // The servers end with their connections.
                 std::process::exit(INTERRUPTED);
             })?;
         }
-        let hosts = measure_all(&targets, &ssh, &request, at_once, &bar, &results);
+        let hosts = command.measure_all(&targets, &ssh, &request, at_once, &bar, &results);
         bar.finish_and_clear();
         let mut results = lock(&results);
         *results = None;
@@ -252,7 +275,9 @@ impl HostsCommand {
     /// Writes the page, and prints the table.
     fn report(&self, hosts: &Hosts) -> Result<(), String> {
         if let Some(page) = &self.html {
-            let command = command(self, page);
+            let together = if self.together { " --together" } else { "" };
+            let page_path = quoted(&page.display().to_string());
+            let command = format!("{}{together} --html {page_path}", self.words());
             write_atomically(page, hosts.html(&command).as_bytes()).map_err(|error| error.to_string())?;
         }
         super::output::put(self.json, hosts)?;
@@ -261,91 +286,109 @@ impl HostsCommand {
         }
         Ok(())
     }
-}
 
-/// Returns the report on what was measured before the user ended the measurement.
-fn interrupted(kept: Kept, mut names: Vec<String>, at_once: bool) -> Hosts {
-    let Kept { measured, failed } = kept;
-    names.retain(|name| {
-        !measured.iter().any(|(one, _)| one == name) && !failed.iter().any(|one| one.name == *name)
-    });
-    names.extend(at_once.then(|| "all at once".to_owned()));
-    let mut hosts = Hosts::of(measured, failed);
-    hosts.interrupt(names);
-    hosts
-}
-
-/// Returns the command, for the page.
-fn command(command: &HostsCommand, page: &Path) -> String {
-    let together = if command.together { " --together" } else { "" };
-    let ssh = match command.ssh.as_str() {
-        "ssh" => String::new(),
-        other => format!(" --ssh {}", crate::output::quoted(other)),
-    };
-    format!("kiban lab hosts {}{together}{ssh} --html {}", command.plan.display(), page.display())
-}
-
-/// Starts all servers, measures each host, and then all at once.
-fn measure_all(
-    targets: &[Target],
-    ssh: &[String],
-    request: &LatencyRequest,
-    at_once: bool,
-    bar: &ProgressBar,
-    results: &Results,
-) -> Hosts {
-    let fail = |target: &Target, why: String| {
-        keep(results, |kept| kept.failed.push(NotMeasured { name: target.name.clone(), why }));
-    };
-    bar.set_message("starting servers over ssh");
-    // All are started before the first is waited for.
-    let started: Vec<_> = targets
-        .iter()
-        .map(|target| {
-            let Target { ssh: destination, kiban, copy, options, .. } = target;
-            RemoteServer::start(&Recipe { ssh, destination, kiban, copy: *copy, options: options.clone() })
-        })
-        .collect();
-    let mut ready = Vec::new();
-    for (target, server) in targets.iter().zip(started) {
-        let listening = server.and_then(|mut server| {
-            let port = server.port()?;
-            Ok((server, port))
-        });
-        match listening {
-            Ok((server, port)) => ready.push((target, server, port)),
-            Err(why) => fail(target, why),
-        }
+    /// Returns the command without its options for the output.
+    fn words(&self) -> String {
+        let ssh = match self.ssh.as_str() {
+            "ssh" => String::new(),
+            other => format!(" --ssh {}", quoted(other)),
+        };
+        format!("kiban lab hosts {}{ssh}", quoted(&self.plan.display().to_string()))
     }
-    let mut served = Vec::new();
-    for (target, server, port) in ready {
-        let result = connect(target, &server, port).and_then(|mut client| {
-            measure(&mut client, &target.address, request, &|load| {
-                bar.set_message(format!("{}: {}", target.name, load.name()));
-            })
+
+    /// Returns the command that runs a subcommand on a host.
+    fn words_for(&self, host: &str, rest: &str) -> String {
+        format!("{} --host {} -- {rest}", self.words(), quoted(host))
+    }
+
+    /// Returns the report on what was measured before the user ended the measurement.
+    fn interrupted(&self, kept: Kept, mut names: Vec<String>, at_once: bool) -> Hosts {
+        let Kept { measured, failed } = kept;
+        names.retain(|name| {
+            !measured.iter().any(|(one, _)| one == name) && !failed.iter().any(|one| one.name == *name)
         });
-        match result {
-            Ok(latency) => {
-                keep(results, |kept| kept.measured.push((target.name.clone(), latency)));
-                served.push((target, server, port));
+        names.extend(at_once.then(|| "all at once".to_owned()));
+        let mut hosts = Hosts::of(measured, failed, &|host, rest| self.words_for(host, rest));
+        hosts.interrupt(names);
+        hosts
+    }
+
+    /// Starts all servers, measures each host, and then all at once.
+    fn measure_all(
+        &self,
+        targets: &[Target],
+        ssh: &[String],
+        request: &LatencyRequest,
+        at_once: bool,
+        bar: &ProgressBar,
+        results: &Results,
+    ) -> Hosts {
+        let fail = |target: &Target, why: String| {
+            keep(results, |kept| kept.failed.push(NotMeasured { name: target.name.clone(), why }));
+        };
+        bar.set_message("starting servers over ssh");
+        // All are started before the first is waited for.
+        let started: Vec<_> = targets.iter().map(|target| target.start(ssh)).collect();
+        let mut ready = Vec::new();
+        for (target, server) in targets.iter().zip(started) {
+            let listening = server.and_then(|mut server| {
+                let port = server.port()?;
+                Ok((server, port))
+            });
+            match listening {
+                Ok((server, port)) => ready.push((target, server, port)),
+                Err(why) => fail(target, why),
             }
-            Err(failure) => fail(target, failure.to_string()),
         }
+        let mut served = Vec::new();
+        for (target, server, port) in ready {
+            let result = connect(target, &server, port).and_then(|mut client| {
+                let command = |rest: &str| self.words_for(&target.name, rest);
+                measure(&mut client, &target.address, request, &command, &|load| {
+                    bar.set_message(format!("{}: {}", target.name, load.name()));
+                })
+            });
+            match result {
+                Ok(latency) => {
+                    keep(results, |kept| kept.measured.push((target.name.clone(), latency)));
+                    served.push((target, server, port));
+                }
+                Err(failure) => fail(target, failure.to_string()),
+            }
+        }
+        let Kept { measured, failed } = lock(results).as_ref().cloned().unwrap_or_default();
+        let mut hosts = Hosts::of(measured, failed, &|host, rest| self.words_for(host, rest));
+        if at_once && hosts.hosts.len() > 1 {
+            let clients: Result<Vec<Client>, Failure> =
+                served.iter().map(|(target, server, port)| connect(target, server, *port)).collect();
+            let alone: Vec<[f64; 2]> = hosts.hosts.iter().map(|host| host.mbps).collect();
+            let result = clients.map_err(|failure| failure.to_string()).and_then(|mut clients| {
+                together(&mut clients, request, &alone, &|what| bar.set_message(what.to_owned()))
+                    .map_err(|(number, failure)| format!("{}: {failure}", served[number].0.name))
+            });
+            hosts.add_together(result);
+        }
+        bar.set_message("ending the servers");
+        hosts
     }
-    let Kept { measured, failed } = lock(results).as_ref().cloned().unwrap_or_default();
-    let mut hosts = Hosts::of(measured, failed);
-    if at_once && hosts.hosts.len() > 1 {
-        let clients: Result<Vec<Client>, Failure> =
-            served.iter().map(|(target, server, port)| connect(target, server, *port)).collect();
-        let alone: Vec<[f64; 2]> = hosts.hosts.iter().map(|host| host.mbps).collect();
-        let result = clients.map_err(|failure| failure.to_string()).and_then(|mut clients| {
-            together(&mut clients, request, &alone, &|what| bar.set_message(what.to_owned()))
-                .map_err(|(number, failure)| format!("{}: {failure}", served[number].0.name))
-        });
-        hosts.add_together(result);
-    }
-    bar.set_message("ending the servers");
-    hosts
+}
+
+/// Runs a subcommand of `kiban lab` with the server of a host.
+fn run_on(targets: &[Target], name: &str, ssh: &[String], command: &[String]) -> Result<ExitCode, String> {
+    let target = targets.iter().find(|target| target.name == name).ok_or_else(|| {
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        format!("the plan has no host named {name}: its hosts are {}", names.join(", "))
+    })?;
+    let mut server = target.start(ssh)?;
+    let host = Host { name: target.address.clone(), port: Some(server.port()?) };
+    // Ctrl-C ends the subcommand, and then the server.
+    on_interrupt(|| ())?;
+    let program =
+        std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let mut subcommand = Command::new(program);
+    subcommand.arg("lab").args(command).arg(host.to_string()).env(TOKEN_VARIABLE, server.token.reveal());
+    let status = subcommand.status().map_err(|error| format!("cannot run this program: {error}"))?;
+    Ok(ExitCode::from(status.code().unwrap_or(INTERRUPTED) as u8))
 }
 
 /// Connects to the server of a host.

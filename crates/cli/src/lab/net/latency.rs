@@ -61,15 +61,16 @@ impl Latency {
         let request =
             LatencyRequest { connections: self.parallel, length: Duration::from_secs_f64(self.seconds) };
         let bar = super::output::spinner(self.quiet);
-        let latency = measure(&mut client, &self.host.name, &request, &|load| {
+        let command = |rest: &str| format!("kiban lab {rest} {}", self.host);
+        let latency = measure(&mut client, &self.host.name, &request, &command, &|load| {
             bar.set_message(load.name());
         });
         bar.finish_and_clear();
         let latency = latency.map_err(|failure| failure.to_string())?;
         if let Some(page) = &self.html {
-            let Host { name, .. } = &self.host;
             let command = format!(
-                "kiban lab latency {name} -P {} --seconds {} --html {}",
+                "kiban lab latency {} -P {} --seconds {} --html {}",
+                self.host,
                 self.parallel,
                 self.seconds,
                 page.display()

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Environment variable that may contain the token.
-const TOKEN_VARIABLE: &str = "KIBAN_LAB_TOKEN";
+pub(super) const TOKEN_VARIABLE: &str = "KIBAN_LAB_TOKEN";
 
 /// Argument for the token.
 #[derive(Args, Clone)]

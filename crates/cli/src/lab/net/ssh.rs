@@ -269,7 +269,7 @@ fn remote_command(recipe: &Recipe<'_>, copied: Option<usize>) -> String {
 }
 
 /// Quotes a word for a POSIX shell, if it needs that.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,@%+".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

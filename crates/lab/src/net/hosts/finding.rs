@@ -3,9 +3,10 @@
 //! Loss      counts only on the idle path: a full queue loses packets on a healthy path, too. If too few
 //!           probes were sent there, the report says that loss was not measured.
 //! Slow      is a comparison with the best host of the same run, in the same direction. A host whose server
-//!           limits the rate is not slow.
+//!           limits the rate is not slow. The advice depends on whether packets wait in a queue (a link or
+//!           shaper is full), are lost only under load, or neither.
 
-use crate::net::latency::{Grade, Latency, LoadName, LoadRow};
+use crate::net::latency::{Grade, Latency, LoadName, LoadRow, Next};
 use crate::table::readable;
 use serde::Serialize;
 
@@ -15,6 +16,10 @@ const PROBES_MIN: u64 = 300;
 const LOST_MEAN: f64 = 6.3;
 /// A path is slow if it carries less than this part of the best one, as in a sweep of streams.
 const SLOW_PART: f64 = 0.25;
+/// A load fills a link if the median one-way delay grows by this time, ms.
+const FULL_QUEUE_MIN: f64 = 1.0;
+/// The share of retransmitted segments, percent, that is named as the reason of a low rate.
+const RETRANSMITS_MIN: f64 = 1.0;
 
 /// What is wrong with a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -70,8 +75,54 @@ pub(super) fn rates(latency: &Latency) -> [f64; 2] {
     [of(LoadName::Upload, 0), of(LoadName::Download, 1)]
 }
 
+/// Returns what to do about a path that is slow in a direction; `other` is the best host.
+fn slow_advice(
+    (name, other): (&str, &str),
+    latency: &Latency,
+    way: usize,
+    lossy: bool,
+    command: Next<'_>,
+) -> String {
+    let load = row(latency, [LoadName::Upload, LoadName::Download][way]);
+    let (mbps, queue) = (readable(load.throughput_mbps[way]), readable(load.queue_ms[way]));
+    let retransmits = load.retransmits_percent(way).filter(|percent| *percent >= RETRANSMITS_MIN);
+    if lossy {
+        return "find the cause of the losses first, because TCP sends slowly on a path that loses packets"
+            .to_owned();
+    }
+    if load.queue_ms[way] >= FULL_QUEUE_MIN {
+        return format!(
+            "a link or shaper of about {mbps} Mbit/s is full: packets wait {queue} ms in its queue, and no losses \
+             were seen on the idle path. Compare the links to {name} and to {other}: their speed (ethtool INTERFACE), and shapers (tc \
+             -s qdisc show dev INTERFACE)"
+        );
+    }
+    match retransmits {
+        Some(percent) => format!(
+            "{} % of the segments are retransmitted, although no losses were seen on the idle path and no queue \
+             grows: a policer of about {mbps} Mbit/s, a very short queue, or a device that drops TCP segments. Compare the \
+             drop counters on the way to {name} and to {other} (tc -s qdisc, ethtool -S); `{}` records a transfer for \
+             `kiban lab explain`",
+            readable(percent),
+            command(&format!(
+                "trace --pattern {} --seconds 2 --pcap captures",
+                ["stream", "stream-back"][way]
+            )),
+        ),
+        None => format!(
+            "the path is not full: no queue grows, and no losses were seen. `{}` says what limits a connection",
+            command("sweep --pattern stream --both-directions"),
+        ),
+    }
+}
+
 /// Returns the findings about a host; `best` are the name and the rate of the best host in each direction.
-pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2]) -> Vec<HostFinding> {
+pub(super) fn findings(
+    name: &str,
+    latency: &Latency,
+    best: [&(String, f64); 2],
+    command: Next<'_>,
+) -> Vec<HostFinding> {
     let mut found = Vec::new();
     let idle = row(latency, LoadName::Idle);
     for (way, word) in ["to", "from"].into_iter().enumerate() {
@@ -87,7 +138,8 @@ pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2])
                 ),
                 advice: format!(
                     "look at the error counters of each interface on the path (ip -s link, ethtool -S), and for \
-                     wireless links and policers; `kiban lab udp` measures the losses of {name} for longer"
+                     wireless links and policers; `{}` measures the losses for longer",
+                    command("udp --interval 5ms --time 30s")
                 ),
             });
         }
@@ -105,10 +157,7 @@ pub(super) fn findings(name: &str, latency: &Latency, best: [&(String, f64); 2])
                 readable(rates(latency)[way]),
                 readable(*rate)
             ),
-            advice: format!(
-                "compare the links to {name} and to {other}; `kiban lab sweep` of {name} with --pattern stream \
-                 --both-directions says what limits a connection"
-            ),
+            advice: slow_advice((name, other), latency, way, is_lossy, command),
         });
     }
     // A direction without a grade moved no data.

@@ -54,8 +54,13 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Compares hosts that were measured alone.
-    pub fn of(measured: Vec<(String, Latency)>, not_measured: Vec<NotMeasured>) -> Hosts {
+    /// Compares hosts that were measured alone. `command` returns the command line that measures a host with
+    /// a subcommand of `kiban lab` and its options.
+    pub fn of(
+        measured: Vec<(String, Latency)>,
+        not_measured: Vec<NotMeasured>,
+        command: &dyn Fn(&str, &str) -> String,
+    ) -> Hosts {
         let best = |way: usize| {
             // Of several, `max_by` returns the last.
             let all = measured.iter().rev().map(|(name, latency)| (name.clone(), rates(latency)[way]));
@@ -63,7 +68,7 @@ impl Hosts {
         };
         let best = [best(0), best(1)];
         let hosts = measured.into_iter().map(|(name, latency)| HostReport {
-            findings: findings(&name, &latency, best.each_ref()),
+            findings: findings(&name, &latency, best.each_ref(), &|rest| command(&name, rest)),
             mbps: rates(&latency),
             name,
             latency,
@@ -181,7 +186,7 @@ mod tests {
     use super::super::finding::HostCause;
     use super::super::together::Direction;
     use super::*;
-    use crate::net::latency::{Fate, Grade, LoadRow, Percentiles};
+    use crate::net::latency::{Fate, Grade, LoadRow, Percentiles, Segments};
 
     /// A host with these rates to it and from it, and this many lost probes of 1000 on the idle path to it
     /// and beside an upload.
@@ -213,10 +218,15 @@ mod tests {
         }
     }
 
+    fn command(name: &str, rest: &str) -> String {
+        format!("kiban lab hosts plan.toml --host {name} -- {rest}")
+    }
+
     fn named(hosts: &[(&str, Latency)]) -> Hosts {
         Hosts::of(
             hosts.iter().map(|(name, latency)| ((*name).to_owned(), latency.clone())).collect(),
             Vec::new(),
+            &command,
         )
     }
 
@@ -280,11 +290,35 @@ mod tests {
     }
 
     #[test]
+    fn the_advice_for_a_slow_path_is_that_of_its_evidence() {
+        let advice = |queue_ms: f64, retransmits: u64, lost: u64| {
+            let mut slow = latency([94.0, 9.0], [lost, 0], Grade::A, false);
+            slow.loads[2].queue_ms[1] = queue_ms;
+            slow.loads[2].segments[1] = Some(Segments { sent: 1000, retransmits });
+            let hosts = named(&[("good", latency([94.0, 93.0], [0, 0], Grade::A, false)), ("n2", slow)]);
+            let slow = hosts.hosts[1].findings.iter().find(|finding| finding.cause == HostCause::Slow);
+            slow.expect("it is slow").advice.clone()
+        };
+        let full = advice(40.0, 240, 0);
+        assert!(full.starts_with("a link or shaper of about 9 Mbit/s is full: packets wait 40 ms"), "{full}");
+        let policed = advice(0.2, 50, 0);
+        assert!(policed.starts_with("5 % of the segments are retransmitted"), "{policed}");
+        let trace = "`kiban lab hosts plan.toml --host n2 -- trace --pattern stream-back --seconds 2 --pcap captures`";
+        assert!(policed.contains(trace), "{policed}");
+        let idle = advice(0.2, 0, 0);
+        assert!(
+            idle.contains("--host n2 -- sweep --pattern stream --both-directions` says what limits"),
+            "{idle}"
+        );
+        assert!(advice(40.0, 240, 20).starts_with("find the cause of the losses first"));
+    }
+
+    #[test]
     fn hosts_at_once_and_hosts_without_results_are_in_the_verdict() {
         let good = || latency([94.0, 93.0], [0, 0], Grade::A, false);
         let failed = NotMeasured { name: "gone".to_owned(), why: "ssh failed".to_owned() };
         let measured = vec![("one".to_owned(), good()), ("two".to_owned(), good())];
-        let mut hosts = Hosts::of(measured, vec![failed]);
+        let mut hosts = Hosts::of(measured, vec![failed], &command);
         let way = |name, alone| Direction::of(name, &[alone; 2], vec![(45.0, Some(1.0)); 2], false);
         hosts.add_together(Ok(Together { directions: [way("to", 94.0), way("from", 46.0)] }));
         assert_eq!(

@@ -27,7 +27,7 @@ pub use crate::remote::probes::Segments;
 pub use figures::{Fate, Percentiles};
 pub use grade::Grade;
 pub use report::{Latency, LoadName, LoadRow};
-pub use request::LatencyRequest;
+pub use request::{LatencyRequest, Next};
 
 use crate::engine::Failure;
 use crate::remote::client::Client;
@@ -42,7 +42,8 @@ pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 /// The interval of probes on the idle path.
 const IDLE_PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Measures latency under load to a server, `host`; calls `progress` with each load.
+/// Measures latency under load to a server, `host`; calls `progress` with each load. Advice contains commands
+/// from `command`.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.
@@ -50,6 +51,7 @@ pub fn measure(
     client: &mut Client,
     host: &str,
     request: &LatencyRequest,
+    command: Next<'_>,
     progress: &dyn Fn(LoadName),
 ) -> Result<Latency, Failure> {
     let clock = Clock::new();
@@ -68,5 +70,5 @@ pub fn measure(
         phases.push((name, phase::run(client, clock, &phase, None)?));
     }
     let address = client.peer().ip().to_canonical().to_string();
-    Latency::of((host.to_owned(), address, client.welcome().kernel.clone()), request, &phases)
+    Latency::of((host.to_owned(), address, client.welcome().kernel.clone()), request, command, &phases)
 }

@@ -4,7 +4,7 @@ use super::clocks::Clocks;
 use super::figures::{Fate, Percentiles};
 use super::grade::Grade;
 use super::phase::Observed;
-use super::request::LatencyRequest;
+use super::request::{LatencyRequest, Next};
 use crate::engine::Failure;
 use crate::remote::probes::{LOAD_CONGESTION, Segments};
 use crate::stats::median;
@@ -96,7 +96,7 @@ impl LoadRow {
 
     /// Returns the share of retransmitted segments of a direction, percent; `None` if it is not loaded, or
     /// not known.
-    fn retransmits_percent(&self, way: usize) -> Option<f64> {
+    pub(in crate::net) fn retransmits_percent(&self, way: usize) -> Option<f64> {
         self.segments[way].filter(|_| self.load.directions()[way])?.retransmits_percent()
     }
 
@@ -193,13 +193,14 @@ impl Latency {
         ))
     }
 
-    /// Sums up the phases.
+    /// Sums up the phases; `command` returns the command that measures the host in another way.
     ///
     /// # Errors
     /// A phase had no replies.
     pub(super) fn of(
         (host, address, kernel): (String, String, String),
         request: &LatencyRequest,
+        command: Next<'_>,
         phases: &[(LoadName, Observed)],
     ) -> Result<Latency, Failure> {
         let silent = |name: LoadName| {
@@ -249,8 +250,8 @@ impl Latency {
             grade,
             advice: [0, 1]
                 .into_iter()
-                .filter_map(|way| loss_advice(way, &rows, &loads[0], &host))
-                .chain(rows.iter().filter_map(|row| advice(row, &loads[0], &host)))
+                .filter_map(|way| loss_advice(way, &rows, &loads[0], command))
+                .chain(rows.iter().filter_map(|row| advice(row, &loads[0], command)))
                 .collect(),
             host,
             address,
@@ -315,28 +316,30 @@ fn verdict(rows: [&LoadRow; 2], idle: &LoadRow) -> String {
 }
 
 /// Returns what to do about a direction of the path that loses packets without a load.
-fn loss_advice(way: usize, rows: &[&LoadRow; 2], idle: &LoadRow, host: &str) -> Option<String> {
+fn loss_advice(way: usize, rows: &[&LoadRow; 2], idle: &LoadRow, command: Next<'_>) -> Option<String> {
     let percent = idle.idle_loss(way)?;
     let (direction, other) = if way == 0 { ("to", "from it") } else { ("from", "to it") };
     let rate = |way: usize| readable(rows[way].throughput_mbps[way]);
     Some(format!(
         "the path loses {} % of the packets {direction} the host although nothing fills it, and the load {direction} the \
          host has {} Mbit/s ({} {other}): look for a faulty cable, link or radio (error counters: ip -s link, ethtool -S) \
-         and repair it first; `kiban lab udp {host}` measures the losses of each direction",
+         and repair it first; `{}` measures the losses of each direction",
         readable(percent),
         rate(way),
         rate(1 - way),
+        command("udp"),
     ))
 }
 
 /// Returns what to change if a load stalls, or delays other traffic, or is dropped, and the evidence for it.
-fn advice(row: &LoadRow, idle: &LoadRow, host: &str) -> Option<String> {
+fn advice(row: &LoadRow, idle: &LoadRow, command: Next<'_>) -> Option<String> {
     let (at, way) = row.way();
     let name = row.load.name();
     let Some(grade) = row.grade else {
         return Some(format!(
-            "the {name} moved no data, although probes and handshakes passed: run `kiban lab check {host}`, which \
-             finds a path that drops long packets"
+            "the {name} moved no data, although probes and handshakes passed: run `{}`, which finds a path that \
+             drops long packets",
+            command("check"),
         ));
     };
     if grade <= Grade::A {
@@ -344,11 +347,12 @@ fn advice(row: &LoadRow, idle: &LoadRow, host: &str) -> Option<String> {
             format!(
                 "the {name} of {} Mbit/s retransmits {} % of its segments, but round trips are only {} ms longer: \
                  the path drops packets instead of queueing them (a policer, a very short queue, or a faulty link). \
-                 Look at the drop counters of the devices on the path; `kiban lab trace --pcap` records a transfer, \
-                 and `kiban lab explain` of that file says more",
+                 Look at the drop counters of the devices on the path; `{}` records a transfer, and `kiban lab \
+                 explain` of the file in captures says more",
                 readable(row.throughput_mbps[at]),
                 readable(percent),
                 readable(row.increase_ms.max(0.0)),
+                command(&format!("trace --pattern {} --seconds 2 --pcap captures", ["stream", "stream-back"][at])),
             )
         });
     }
@@ -507,7 +511,8 @@ mod tests {
             .collect();
         let request = LatencyRequest { connections: 4, length: Duration::from_secs(2) };
         let host = ("host".to_owned(), "192.0.2.1".to_owned(), "Linux".to_owned());
-        Latency::of(host, &request, &phases).expect("every phase had replies")
+        Latency::of(host, &request, &|rest| format!("kiban lab {rest} host"), &phases)
+            .expect("every phase had replies")
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The minimum length of the idle phase: a thousand probes, because fewer do not show a loss of a percent.
 const IDLE_LENGTH_MIN: Duration = Duration::from_secs(5);
 
+/// Returns the command line that measures the host with a subcommand of `kiban lab` and its options.
+pub type Next<'a> = &'a dyn Fn(&str) -> String;
+
 /// A request for a measurement of latency under load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LatencyRequest {
