@@ -8,12 +8,13 @@ use crate::lab::interrupt::{INTERRUPTED, on_interrupt};
 use crate::osi::peer::Host;
 use crate::output::note;
 use clap::Args;
-use indicatif::ProgressBar;
+use indicatif::{HumanDuration, ProgressBar};
 use kiban_lab::engine::Failure;
 use kiban_lab::engine::store::write_atomically;
 use kiban_lab::net::hosts::{Hosts, NotMeasured, together};
 use kiban_lab::net::latency::{Latency, LatencyRequest, measure};
 use kiban_lab::net::{Client, TcpStack};
+use kiban_lab::table::counted;
 use kiban_os::lock;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -246,6 +247,9 @@ impl HostsCommand {
             return run_on(&targets, name, &ssh, &self.command);
         }
         let at_once = (at_once || self.together) && targets.len() > 1;
+        if !self.quiet {
+            note!("{}", announcement(&request, targets.len(), at_once));
+        }
         let bar = super::output::spinner(self.quiet);
         let results = Results::new(Mutex::new(Some(Kept::default())));
         let command = Arc::new(self);
@@ -341,11 +345,12 @@ impl HostsCommand {
             }
         }
         let mut served = Vec::new();
-        for (target, server, port) in ready {
+        let all = ready.len();
+        for (number, (target, server, port)) in (1..).zip(ready) {
             let result = connect(target, &server, port).and_then(|mut client| {
                 let command = |rest: &str| self.words_for(&target.name, rest);
                 measure(&mut client, &target.address, request, &command, &|load| {
-                    bar.set_message(format!("{}: {}", target.name, load.name()));
+                    bar.set_message(format!("host {number} of {all}, {}: {}", target.name, load.name()));
                 })
             });
             match result {
@@ -371,6 +376,23 @@ impl HostsCommand {
         bar.set_message("ending the servers");
         hosts
     }
+}
+
+/// Returns what is going to be measured, and how long that takes.
+fn announcement(request: &LatencyRequest, hosts: usize, at_once: bool) -> String {
+    let alone = request.time() * hosts as u32;
+    let (all, pairs) = if at_once {
+        (2 * request.length, ", and longer if pairs of hosts have to be compared")
+    } else {
+        (Duration::ZERO, "")
+    };
+    let one_by_one = if hosts == 1 { "" } else { " one after the other" };
+    let then = if at_once { ", then all at once" } else { "" };
+    format!(
+        "measuring {}{one_by_one}{then}: takes about {}{pairs}",
+        counted(hosts, "host"),
+        HumanDuration(alone + all)
+    )
 }
 
 /// Runs a subcommand of `kiban lab` with the server of a host.
@@ -426,6 +448,24 @@ mod tests {
         );
         assert_eq!(two.options, ["--listen", "[::]:4195", "--data-ports", "4200-4203", "--rate", "100"]);
         assert!(two.copy && !one.copy);
+    }
+
+    #[test]
+    fn the_time_that_a_measurement_takes_is_announced() {
+        let request = |seconds| LatencyRequest { connections: 4, length: Duration::from_secs(seconds) };
+        for (seconds, hosts, at_once, expected) in [
+            (10, 1, false, "measuring 1 host: takes about 35 seconds"),
+            (10, 4, false, "measuring 4 hosts one after the other: takes about 2 minutes"),
+            (
+                2,
+                4,
+                true,
+                "measuring 4 hosts one after the other, then all at once: takes about 48 seconds, and longer if pairs of \
+                 hosts have to be compared",
+            ),
+        ] {
+            assert_eq!(announcement(&request(seconds), hosts, at_once), expected);
+        }
     }
 
     #[test]

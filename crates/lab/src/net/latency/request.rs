@@ -22,4 +22,9 @@ impl LatencyRequest {
     pub(super) fn idle_length(&self) -> Duration {
         IDLE_LENGTH_MIN.max(self.length / 2)
     }
+
+    /// Returns about how long a measurement takes.
+    pub fn time(&self) -> Duration {
+        self.idle_length() + 3 * self.length
+    }
 }
