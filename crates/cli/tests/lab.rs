@@ -229,6 +229,7 @@ fn a_plan_error_is_reported_with_its_line_before_anything_runs() {
             "1 of 2 points are impossible:",
         ),
         ("question = \n", "line 1: "),
+        ("seconds = 2\n[[host]]\nssh = \"node1\"\n", "names hosts: run `kiban lab hosts "),
     ] {
         let (place, plan) = folder("mistake", plan);
         let output = kiban(&["run", &plan, "--out", &text(&place.join("out"))]);

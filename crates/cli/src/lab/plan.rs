@@ -21,6 +21,9 @@ pub(super) fn parse_plan(path: &Path) -> Result<(Plan, &'static dyn Question), S
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the plan {}: {error}", path.display()))?;
     let plan = Plan::read(&text, &known::all()).map_err(|errors| {
+        if let Some(hint) = super::net::hosts_hint(path, &text) {
+            return hint;
+        }
         let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         format!("the plan {} is invalid:\n{}", path.display(), lines.join("\n"))
     })?;

@@ -17,7 +17,7 @@ use kiban_lab::net::{Client, TcpStack};
 use kiban_lab::table::counted;
 use kiban_os::lock;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -190,12 +190,37 @@ fn check(host: &HostPlan, all: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// The form of each value of a plan, with an example.
+const FORMS: [(&str, &str, &str); 12] = [
+    ("seconds", "a number of seconds, 2 to 3600", "10"),
+    ("parallel", "a number of connections, 1 to 16", "4"),
+    ("together", "true or false", "true"),
+    ("all", "a table of settings for all hosts", "{ rate = 100 }"),
+    ("ssh", "[USER@]HOST in quotation marks", "\"admin@node1\""),
+    ("name", "a name in quotation marks", "\"node1\""),
+    ("address", "an address or host name in quotation marks", "\"192.0.2.7\""),
+    ("kiban", "a path in quotation marks", "\"/opt/kiban/bin/kiban\""),
+    ("copy", "true or false", "true"),
+    ("port", "a number, 1 to 65535", "4195"),
+    ("data_ports", "two ports in quotation marks", "\"4200-4203\""),
+    ("rate", "a whole number of Mbit/s, without a unit", "100"),
+];
+
+/// Returns the form of the value at a place of a plan.
+fn form(text: &str, at: usize) -> Option<String> {
+    let key = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
+    let key = key.rsplit(|one: char| !one.is_ascii_alphanumeric() && one != '_').next()?;
+    let (name, form, example) = FORMS.iter().find(|(name, ..)| *name == key)?;
+    Some(format!("{name} must be {form}, such as {name} = {example}"))
+}
+
 /// Reads a plan.
 fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     let plan: Plan = toml::from_str(text).map_err(|error| {
         let why = error.to_string();
         let is_table = why.contains("missing field `host`") || why.contains("expected a sequence");
-        if is_table { format!("{why}a plan has a table [[host]] for each host") } else { why }
+        let form = error.span().and_then(|span| form(text, span.start)).unwrap_or_default();
+        if is_table { format!("{why}a plan has a table [[host]] for each host") } else { why + &form }
     })?;
     let seconds = checked_seconds(plan.seconds).map_err(|why| format!("seconds {why}"))?;
     if !(1..=16).contains(&plan.parallel) {
@@ -217,6 +242,14 @@ fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     }
     let length = Duration::from_secs_f64(seconds);
     Ok((LatencyRequest { connections: plan.parallel, length }, plan.together, targets))
+}
+
+/// Returns what to do with a plan if it is one of hosts, for commands that need another one.
+pub(in crate::lab) fn hosts_hint(path: &Path, text: &str) -> Option<String> {
+    let plan = toml::from_str::<toml::Table>(text).ok()?;
+    let is_hosts = plan.contains_key("host") && !plan.contains_key("question");
+    let words = |path: &str| format!("the plan {path} names hosts: run `kiban lab hosts {}`", quoted(path));
+    is_hosts.then(|| words(&path.display().to_string()))
 }
 
 /// What was measured so far.
@@ -485,6 +518,19 @@ mod tests {
             (format!("seconds = 1\n{one}"), "seconds must be 2 to 3600"),
             (format!("parallel = 17\n{one}"), "parallel must be 1 to 16"),
             (format!("{one}colour = 1\n"), "unknown field `colour`"),
+            (
+                format!("{one}rate = \"5Mbit\"\n"),
+                "rate must be a whole number of Mbit/s, without a unit, such as rate = 100",
+            ),
+            (format!("[all]\nrate=1.5\n{one}"), "such as rate = 100"),
+            (format!("{one}port = 70000\n"), "port must be a number, 1 to 65535, such as port = 4195"),
+            (
+                format!("seconds = \"10s\"\n{one}"),
+                "seconds must be a number of seconds, 2 to 3600, such as seconds = 10",
+            ),
+            (format!("all = {{ copy = 1 }}\n{one}"), "copy must be true or false, such as copy = true"),
+            (format!("{one}data_ports = 4200\n"), "such as data_ports = \"4200-4203\""),
+            ("[[host]]\nssh = 4\n".to_owned(), "ssh must be [USER@]HOST in quotation marks"),
         ] {
             let Err(why) = read(&text) else { panic!("{text}") };
             assert!(why.contains(expected), "{why}");

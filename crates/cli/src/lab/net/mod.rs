@@ -17,4 +17,5 @@ mod trace;
 mod udp;
 
 pub(super) use command::Net;
+pub(super) use hosts::hosts_hint;
 pub(super) use output::put;
