@@ -468,9 +468,10 @@ fn a_host_is_measured_over_openssh_and_a_foreign_host_key_is_named() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(report(&output)["hosts"][0]["name"], address(0));
     let why = report_of_refusal(&measure(&key("id.pub")));
-    assert!(why.contains("is not the one in known_hosts"), "{why}");
+    let remove = format!("`ssh-keygen -f {known} -R {}`", address(0));
+    assert!(why.contains("is not the one in known_hosts") && why.contains(&remove), "{why}");
     let why = report_of_refusal(&measure(""));
-    assert!(why.contains("is not in known_hosts: connect once with 'ssh -F"), "{why}");
+    assert!(why.contains("is not in known_hosts: connect once with `ssh -F"), "{why}");
 }
 
 #[test]

@@ -203,14 +203,17 @@ fn explain(code: Option<i32>, lines: &[&str], ssh: &str, destination: &str, kiba
     let last = lines.last().map_or(String::new(), |line| format!(": {line}"));
     let all = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
     let has = |words: &str| lines.iter().any(|line| line.contains(words));
+    // A configuration with StrictHostKeyChecking yes would refuse the key by hand, too.
+    let by_hand = format!("{ssh} -o StrictHostKeyChecking=ask {destination} true");
     match code {
         Some(SSH_FAILED) if has("HOST IDENTIFICATION HAS CHANGED") => format!(
-            "the host key of {destination} is not the one in known_hosts: if it has been changed, remove the old one \
-             (ssh-keygen -R HOST), and make '{ssh} {destination} true' work"
+            "the host key of {destination} is not the one in known_hosts: if the host has a new key, remove the old one \
+             with `{}`, connect once with `{by_hand}`, and check the fingerprint that it shows",
+            removal(lines, destination)
         ),
         Some(SSH_FAILED) if has("Host key verification failed") => format!(
-            "the host key of {destination} is not in known_hosts: connect once with '{ssh} {destination} true', and \
-             check it"
+            "the host key of {destination} is not in known_hosts: connect once with `{by_hand}`, and check the \
+             fingerprint that it shows"
         ),
         Some(SSH_FAILED) => format!(
             "ssh to {destination} failed{last}; make '{ssh} {destination} true' work without a password, with keys \
@@ -232,6 +235,21 @@ fn explain(code: Option<i32>, lines: &[&str], ssh: &str, destination: &str, kiba
         ),
         _ => format!("the server on {destination} ended{all}"),
     }
+}
+
+/// Returns the command that removes the old key of a host. ssh's messages contain the file, and the name of
+/// the host there (sshconnect.c).
+fn removal(lines: &[&str], destination: &str) -> String {
+    let host = lines.iter().find_map(|line| {
+        let (host, _) = line.strip_prefix("Host key for ")?.split_once(" has changed")?;
+        Some(host)
+    });
+    let host = host.unwrap_or(destination.rsplit_once('@').map_or(destination, |(_, host)| host));
+    let file = lines.iter().find_map(|line| {
+        let (file, _) = line.strip_prefix("Offending ")?.split_once(" key in ")?.1.rsplit_once(':')?;
+        Some(format!(" -f {}", quoted(file)))
+    });
+    format!("ssh-keygen{} -R {}", file.unwrap_or_default(), quoted(host))
 }
 
 impl Drop for RemoteServer {
@@ -312,17 +330,32 @@ mod tests {
             (
                 Some(255),
                 &changed[..],
-                "is not the one in known_hosts: if it has been changed, remove the old one",
+                "is not the one in known_hosts: if the host has a new key, remove the old one with `ssh-keygen -R h`, \
+                 connect once with `ssh -o StrictHostKeyChecking=ask eve@h true`",
             ),
-            (Some(255), &changed[1..], "is not in known_hosts: connect once with 'ssh h true'"),
-            (Some(255), &[refused][..], "Connection refused; make 'ssh h true' work without a password"),
-            (Some(127), &["sh: kiban: not found"], "there is no kiban on h: install kiban there"),
+            (
+                Some(255),
+                &[
+                    changed[0],
+                    "Offending ED25519 key in /home/eve/.ssh/known_hosts:3",
+                    "Host key for [192.0.2.7]:2201 has changed and you have requested strict checking.",
+                    changed[1],
+                ],
+                "with `ssh-keygen -f /home/eve/.ssh/known_hosts -R '[192.0.2.7]:2201'`",
+            ),
+            (
+                Some(255),
+                &changed[1..],
+                "is not in known_hosts: connect once with `ssh -o StrictHostKeyChecking=ask eve@h true`",
+            ),
+            (Some(255), &[refused][..], "Connection refused; make 'ssh eve@h true' work without a password"),
+            (Some(127), &["sh: kiban: not found"], "there is no kiban on eve@h: install kiban there"),
             (Some(126), &["Exec format error"], "the same processor architecture"),
             (Some(2), &["error: unexpected argument '--stdin' found"], "install version"),
-            (Some(1), &["kiban: cannot listen"], "the server on h ended: kiban: cannot listen"),
-            (None, &[], "the server on h ended"),
+            (Some(1), &["kiban: cannot listen"], "the server on eve@h ended: kiban: cannot listen"),
+            (None, &[], "the server on eve@h ended"),
         ] {
-            let said = explain(code, lines, "ssh", "h", "kiban");
+            let said = explain(code, lines, "ssh", "eve@h", "kiban");
             assert!(said.contains(expected), "{said}");
         }
     }
