@@ -3,9 +3,12 @@
 use super::finding::{HostFinding, findings, rates, row};
 use super::together::Together;
 use crate::net::latency::{Latency, LoadName};
-use crate::table::{Table, counted, readable};
+use crate::table::{Table, counted, fold, readable};
 use serde::Serialize;
 use std::fmt;
+
+/// The width of the lines below the table.
+const LINE_WIDTH: usize = 80;
 
 /// The results of a host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -160,10 +163,9 @@ impl fmt::Display for Hosts {
             table.row(words.into_iter().chain(self.figures(number).map(readable)));
         }
         if !table.is_empty() {
-            table.remark(
-                "RTT: median of probes on the idle path, and loaded in the worse direction; lost: on the idle path; \
-                 Mbit/s: to the host and from it, each alone",
-            );
+            let legend = "RTT: median of probes on the idle path, and loaded in the worse direction; lost: on the \
+                          idle path; Mbit/s: to the host and from it, each alone";
+            fold(legend, LINE_WIDTH).into_iter().for_each(|line| table.remark(line));
             write!(f, "{table}")?;
         }
         for host in &self.hosts {
