@@ -160,17 +160,21 @@ pub fn against(
             let other = ["bbr", "cubic"]
                 .into_iter()
                 .find(|name| name != now && congestion.iter().any(|known| known == name));
-            other.map_or_else(
-                || vec![words("find where packets are lost: link errors, full queues, a policer")],
-                |name| {
-                    vec![advice(
-                        format!(
-                            "use congestion control {name} instead of {now}, or find where packets are lost"
-                        ),
-                        Setup { congestion: Some(name.into()), ..setup.clone() },
-                    )]
-                },
-            )
+            // Where packets are lost, CUBIC is slower than BBR.
+            let other = other.filter(|name| cause == Cause::CongestionWindow || *name == "bbr");
+            let instead = other.map(|name| {
+                advice(
+                    format!("use congestion control {name} instead of {now}"),
+                    Setup { congestion: Some(name.into()), ..setup.clone() },
+                )
+            });
+            let first = match cause {
+                Cause::Loss => "find where packets are lost: link errors, full queues, a policer",
+                _ => {
+                    "find what keeps the congestion window small: losses, or a cwnd of the route (ip route get)"
+                }
+            };
+            std::iter::once(words(first)).chain(instead).collect()
         }
         Cause::Receiver => {
             let mut list =
@@ -288,7 +292,9 @@ mod tests {
         let case = setup(Pattern::Stream, 6000);
         let of = |known: &[&str]| {
             let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
-            against(Cause::Loss, &case, &stream(), 100.0, &known).remove(0).setup
+            let list = against(Cause::Loss, &case, &stream(), 100.0, &known);
+            assert!(list[0].words.starts_with("find where packets are lost") && list[0].setup.is_none());
+            list.into_iter().find_map(|advice| advice.setup)
         };
         assert_eq!(of(&["cubic"]), None);
         assert_eq!(of(&["cubic", "bbr"]).and_then(|setup| setup.congestion).as_deref(), Some("bbr"));

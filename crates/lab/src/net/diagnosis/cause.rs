@@ -43,6 +43,8 @@ const WHOLE_WINDOW: f64 = 0.6;
 /// The least share of the time for which a window limits a stream that paces itself, and a send buffer does:
 /// while data waits for its turn in the buffer, Linux does not count it.
 const PACED_PARTS: (f64, f64) = (0.2, 0.05);
+/// The segments of the initial congestion window (RFC 6928).
+const INITIAL_WINDOW: u32 = 10;
 /// The largest windows that systems offer without window scaling, bytes: 16 bits, in whole segments.
 const UNSCALED: std::ops::RangeInclusive<u32> = 56_000..=65_535;
 
@@ -154,6 +156,19 @@ pub(super) fn is_lossy(evidence: &Evidence) -> bool {
     evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * LOSSY.1 >= segments
 }
 
+/// Returns the share of a stream's segments that were lost, percent; `None` if there are too few to tell.
+pub(super) fn lost_percent(evidence: &Evidence) -> Option<f64> {
+    let segments = evidence.segments().filter(|segments| *segments >= LOSSY.0)?;
+    let lost = evidence.retransmits() - needless(evidence);
+    evidence.pattern.is_stream().then_some(lost as f64 * 100.0 / segments as f64)
+}
+
+/// Returns how many segments were retransmitted needlessly. A duplicate SACK reports a segment that had
+/// arrived: an acknowledgement was lost, not the segment (RFC 2883).
+fn needless(evidence: &Evidence) -> u64 {
+    evidence.counters.get("TCPDSACKRecv").min(evidence.retransmits())
+}
+
 /// Returns whether a stream is limited by the window that the receiver's system offers on its own, or by the
 /// send buffer that the sender's system gives. Without a faster stream to compare with, this alone is a
 /// fault.
@@ -177,6 +192,9 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
         return None;
     }
     let shares = evidence.shares().filter(|_| evidence.pattern.is_stream() && !is_lossy(evidence))?;
+    if is_clamped(evidence) {
+        return None;
+    }
     if is_window_full(evidence, shares) || is_send_buffer_full(evidence, shares) || shares.busy < 0.7 {
         return None;
     }
@@ -200,6 +218,13 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
     let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
     (is_measured && is_reached && !evidence.pattern.is_back())
         .then(|| format!("{mbps:.2} of about {rate:.2} Mbit/s"))
+}
+
+/// Returns whether something other than congestion control keeps the congestion window small, such as a
+/// `cwnd` of the route: without a loss, none makes it smaller than the initial one (RFC 6928), except BBR.
+fn is_clamped(evidence: &Evidence) -> bool {
+    let is_small = evidence.info.snd_cwnd < INITIAL_WINDOW && evidence.retransmits() == 0;
+    is_small && !evidence.given.congestion.starts_with("bbr")
 }
 
 /// Returns the bytes that a stream carries in each round trip of the path.
@@ -325,8 +350,7 @@ fn of_stream(evidence: &Evidence, best_mbps: f64) -> Found {
     if let Some(because) = path_is_full(evidence, best_mbps) {
         return Some((Cause::PathFull, because));
     }
-    // A duplicate SACK reports a segment that had arrived: an acknowledgement was lost, not the segment.
-    let needless = evidence.counters.get("TCPDSACKRecv").min(again);
+    let needless = needless(evidence);
     let lost = again - needless;
     if segments > 0 && lost * 100 >= segments && (lost >= LOSSES_MIN || (lost > 0 && timeouts > 0)) {
         let needless = if needless > 0 { format!(", {needless} of them needlessly") } else { String::new() };
@@ -412,8 +436,10 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let full = full_segment(evidence);
     let part = 100.0 * shares.window;
     let delayed = evidence.receiver.counters.get("DelayedACKs");
-    // Acknowledgements that were delayed would leave less than a window for each round trip.
-    if window < 2 * full && delayed > 0 && !carries_window(evidence) {
+    let largest = evidence.windows.map_or(window, |windows| windows.max_bytes.max(window));
+    // A window that was larger has shrunk, because its program does not read. Acknowledgements that were
+    // delayed would leave less than a window for each round trip.
+    if largest < 2 * full && delayed > 0 && !carries_window(evidence) {
         let because = format!(
             "the window of {window} bytes, less than two segments of {full} bytes, was full {part:.0} % of \
              the time, and {} delayed",
@@ -427,7 +453,6 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     }
     let shut = evidence.receiver.counters.get("TCPToZeroWindowAdv");
     let is_constant = window_is_constant(evidence);
-    let largest = evidence.windows.map_or(window, |windows| windows.max_bytes.max(window));
     // A buffer of the system has grown by the end; the window is what it offered.
     let buffer = match is_constant {
         Some(true) => largest,
@@ -833,6 +858,25 @@ pub(super) mod tests {
                 "of 65,536 bytes, whose round trips look like a queue",
                 streamed(&limited_by_program(65_536, 80_480, 20.36, [400_000, 50_000])),
                 Cause::ReceiveBuffer,
+            ),
+            (
+                "a program that seldom reads, and just now has not",
+                streamed(&|e| {
+                    (e.path.round_trip_us, e.info.rtt_us, e.info.snd_wnd) = (100_000.0, 100_000, Some(2048));
+                    e.windows = Some(Windows { samples: 40, shrunk: 30, max_bytes: 67_840 });
+                    (e.info.rwnd_limited_us, e.receiver.bytes) = (Some(890_000), 200_000);
+                    e.receiver.counters = counters(&[("DelayedACKs", 15)]);
+                }),
+                Cause::Receiver,
+            ),
+            (
+                "a route with a congestion window of 4 segments, which the burst had, too",
+                streamed(&|e| {
+                    (e.path.round_trip_us, e.path.rate_mbps) = (100_000.0, 0.45);
+                    (e.info.rtt_us, e.info.min_rtt_us, e.info.snd_cwnd) = (100_000, Some(100_000), 4);
+                    e.receiver.bytes = 57_920;
+                }),
+                Cause::CongestionWindow,
             ),
             ("no window scaling", streamed(&without_scaling), Cause::WindowScaling),
             (

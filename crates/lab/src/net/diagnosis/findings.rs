@@ -13,7 +13,7 @@
 
 use super::advice::{FULL_ADVICE, Proof, against};
 use super::boundary::should_be_slow;
-use super::cause::{Cause, is_lossy};
+use super::cause::{Cause, is_lossy, lost_percent};
 use super::directions::Directions;
 use super::judge::{Judge, Judged, Measured};
 use super::map::{BOUNDARY, Cell, Map};
@@ -267,6 +267,7 @@ impl Findings {
         let mut cell = Cell { predicted_slow, ..Cell::default() };
         let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
         (cell.figure, cell.mbps) = (Some(*figure), evidence.mbps());
+        cell.lost_percent = lost_percent(evidence);
         match judge.verdict(evidence) {
             Some(Judged::Slow(explanation)) => {
                 (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);

@@ -31,6 +31,9 @@ pub struct Cell {
     /// The evidence that the path carries no more, if the cell would be slow otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
+    /// The share of the segments of a stream that were lost, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_percent: Option<f64>,
     /// Both figures of a slow cell without slow neighbours, which was measured again; the second one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,

@@ -14,6 +14,8 @@ use kiban_osi::ftam::filestore::Date;
 
 /// The factor between the rates of both directions that is worth a remark.
 const UNEVEN: f64 = 2.0;
+/// The share of lost segments that is worth a remark, percent.
+const LOST_PERCENT_MIN: f64 = 1.0;
 /// Streams are far below the rate of a burst if they have less than this part of it.
 const FAR_BELOW: f64 = 0.25;
 /// The number of remedies on the first screen of a report.
@@ -51,6 +53,15 @@ impl Findings {
                 words += &format!("; {}, the path is full at {} Mbit/s", pattern.way(), readable(mbps));
             }
         }
+        for pattern in [Pattern::Stream, Pattern::StreamBack] {
+            if let Some(percent) = self.lost_percent(pattern) {
+                words += &format!(
+                    "; {}, {} % of the segments are lost: `kiban lab udp` shows whether they are also lost without load",
+                    pattern.way(),
+                    readable(percent)
+                );
+            }
+        }
         // The buffers of these streams limit them, not the path.
         let ample =
             best(Pattern::Stream, false).filter(|_| self.streams_slow_below == SlowBelow::QuarterOfBest);
@@ -62,6 +73,15 @@ impl Findings {
             );
         }
         Some(words)
+    }
+
+    /// Returns the share of the segments of a direction's streams that are lost, percent, if it is large and
+    /// no full queue explains it.
+    fn lost_percent(&self, pattern: Pattern) -> Option<f64> {
+        let maps = self.maps.iter().filter(|map| map.pattern == pattern);
+        let shares = maps.flat_map(|map| map.iter().filter_map(|(.., cell)| cell.lost_percent));
+        let median = crate::stats::median(&shares.collect::<Vec<f64>>())?;
+        (median >= LOST_PERCENT_MIN && self.full_mbps(pattern).is_none()).then_some(median)
     }
 
     /// Returns the words of a sweep in which only programs with two writes, or only small socket buffers that
@@ -327,6 +347,18 @@ pub(super) mod tests {
         // Small buffers limit these streams, not the path.
         let small = findings(100.0, &[(Pattern::Stream, &[(2.0, true, None)])]);
         assert!(!small.verdict().sentence.contains("rate limiter"));
+    }
+
+    #[test]
+    fn losses_are_mentioned_although_no_cell_is_slow() {
+        let mut lossy = findings(200.0, &[(Pattern::Stream, &[(130.0, false, None)])]);
+        assert!(!lossy.verdict().sentence.contains("lost"));
+        lossy.maps[0].cells[0][0].lost_percent = Some(4.04);
+        let words = lossy.verdict().sentence;
+        assert!(words.contains("to the server, 4.04 % of the segments are lost: `kiban lab udp`"), "{words}");
+        // The queue of a full path overflows.
+        lossy.maps[0].cells[0][0].full = Some("130 of about 130 Mbit/s".to_owned());
+        assert!(!lossy.verdict().sentence.contains("segments are lost"));
     }
 
     #[test]
