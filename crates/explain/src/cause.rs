@@ -131,8 +131,8 @@ impl Cause {
                  the receiver were ready."
             }
             Cause::Congestion => {
-                "Find the link that drops packets (ip -s link, ethtool -S, tc -s qdisc along the path); if the \
-                 losses are not due to load, replace what damages packets."
+                "Find where packets are dropped (ip -s link, ethtool -S, tc -s qdisc along the path): if only under \
+                 load, a queue there is too short for the round trip; if not, something damages packets."
             }
             Cause::RetransmissionTimeout => {
                 "Find what loses whole flights or the last segments of a burst; check that both hosts use SACK, \

@@ -114,7 +114,7 @@ pub struct Summary {
     pub retransmits: u32,
     /// Retransmission timeouts.
     pub timeouts: u32,
-    /// The median round trip under load; `None` if few were measured.
+    /// The median round trip under load; `None` if few were measured, or a queue may be where none shows.
     pub rtt_loaded_ms: Option<f64>,
     /// What the sender waited for, milliseconds.
     pub waited_ms: BTreeMap<Waited, f64>,

@@ -48,6 +48,16 @@ fn a_single_segment_takes_a_round_trip() {
     assert!((1.0..=most + 1.0).contains(&one.directions[0].bits_per_second), "{one}");
 }
 
+/// Behind a queue that loses packets, without timestamps.
+#[test]
+fn what_was_lost_before_the_capture_counts_once_it_has_arrived() {
+    let (_, one) = explained("bufferbloat-overflow.pcap");
+    let sender = &one.directions[one.main_sender()];
+    // All that the last acknowledgement covers, as tshark shows it.
+    assert_eq!(sender.bytes, 341_640, "{one}");
+    assert_eq!(sender.rtt_loaded_ms, None, "{one}");
+}
+
 #[test]
 fn the_causes_of_kernel_connections_are_found() {
     for (name, cause) in [

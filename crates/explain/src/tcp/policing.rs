@@ -210,10 +210,11 @@ fn is_queue(timeline: &Timeline, account: &Account, fit: &Fit) -> bool {
     let median = percentile(before.collect(), 50);
     let grown = median.map(|median| median.saturating_sub(timeline.shortest_round_trip()));
     let delay = (fit.bucket_bytes / fit.rate) as u64;
-    let is_exact = timeline.is_at_sender || timeline.has_lags;
     match grown {
         // The sender paces its segments, and the round trip is known exactly: only that counts.
-        Some(grown) if is_exact && delay >= 4 * MILLISECOND && peak < BURST_MIN => grown > delay / 3,
+        Some(grown) if timeline.knows_load() && delay >= 4 * MILLISECOND && peak < BURST_MIN => {
+            grown > delay / 3
+        }
         Some(grown) => peak < BURST_MIN || grown > delay / 3 + 4 * MILLISECOND,
         None => peak < BURST_MIN,
     }

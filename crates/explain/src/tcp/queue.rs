@@ -38,8 +38,7 @@ pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<u64> {
     let end = account.losses.iter().map(|loss| loss.send).min();
     let sends = &timeline.sends[..end.unwrap_or(timeline.sends.len())];
     let packet_time = timeline.packet_time(50);
-    let is_exact = timeline.is_at_sender || timeline.has_lags;
-    if is_exact || packet_time < PACKET_TIME_MIN || sends.len() < RUN {
+    if timeline.knows_load() || packet_time < PACKET_TIME_MIN || sends.len() < RUN {
         return None;
     }
     // Not an exchange of messages, which follow each other at a steady pace as well.

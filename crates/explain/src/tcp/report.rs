@@ -91,7 +91,7 @@ fn is_main(directions: &[Direction; 2], finding: &Finding) -> bool {
 fn summary(direction: &Direction, rtt: Option<u64>) -> Summary {
     let Direction { timeline, account, .. } = direction;
     let waited: BTreeSet<Waited> = account.waits.iter().map(|wait| wait.waited).collect();
-    let is_loaded = timeline.round_trips.len() >= ROUND_TRIPS_MIN;
+    let is_loaded = timeline.round_trips.len() >= ROUND_TRIPS_MIN && timeline.knows_load();
     // What was sent takes a round trip to be acknowledged, wherever it was captured.
     let rate = account.rate_over(account.duration().max(rtt.unwrap_or(0)));
     Summary {

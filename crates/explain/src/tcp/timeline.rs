@@ -495,6 +495,11 @@ impl Timeline {
             .unwrap_or_else(|| self.shortest_round_trip())
     }
 
+    /// Returns whether round trips show how long packets wait, wherever they do.
+    pub(crate) fn knows_load(&self) -> bool {
+        self.is_at_sender || self.has_lags
+    }
+
     /// Returns a round trip that nine of ten exceeded under load, ns.
     pub(crate) fn least_loaded_round_trip(&self) -> Option<u64> {
         let low = self.round_trip(10);
