@@ -403,6 +403,7 @@ fn an_indexed_kubernetes_job_contains_the_plan_and_one_index_per_shard() {
         "  completionMode: Indexed",
         "  completions: 3",
         "          image: \"registry.example/kiban:1\"",
+        "          imagePullPolicy: IfNotPresent",
     ] {
         assert!(words.lines().any(|one| one == line), "{line}\n{words}");
     }

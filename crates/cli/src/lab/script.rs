@@ -168,7 +168,7 @@ impl Script {
              backoffLimit: {}\n\
              \x20 template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: \
              kiban\n\
-             \x20         image: {}\n          command: [\"sh\", \"-c\", \"{shard}\"]\n\
+             \x20         image: {}\n          imagePullPolicy: IfNotPresent\n          command: [\"sh\", \"-c\", \"{shard}\"]\n\
              \x20         resources:\n            requests:\n              cpu: \"{jobs}\"\n\
              \x20         volumeMounts:\n            - name: plan\n              mountPath: /plan\n\
              \x20           - name: records\n              mountPath: /records\n\
