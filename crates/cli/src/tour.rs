@@ -2,7 +2,7 @@
 
 use crate::output::note;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::tour::{self, Captures, Payload, Row, TRANSFERS};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,10 +48,14 @@ impl Tour {
                 Payload::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
             }
         };
-        let captures = self
-            .pcap
-            .clone()
-            .map(|folder| Captures { folder, file_bytes_max: self.pcap_max.unwrap_or(u64::MAX) });
+        let file_bytes_max = self.pcap_max.unwrap_or(u64::MAX);
+        let mut captures = self.pcap.clone().map(|folder| Captures {
+            folder,
+            file_bytes_max,
+            files: 0,
+            files_cut: 0,
+            bytes: 0,
+        });
         let bar = self.bar(cargo.len());
         let mut rows = Vec::new();
         for (done, leg) in TRANSFERS.into_iter().enumerate() {
@@ -61,7 +65,7 @@ impl Tour {
                 many => format!("board {} to {}, {many} sessions", leg.sender, 1 - leg.sender),
             });
             let row =
-                tour::run(leg, &cargo, captures.as_ref(), &mut |bytes| bar.set_position(before + bytes));
+                tour::run(leg, &cargo, captures.as_mut(), &mut |bytes| bar.set_position(before + bytes));
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
         bar.set_message("VI over a cLAN-like link");
@@ -82,9 +86,13 @@ impl Tour {
         }
         bar.finish_and_clear();
         crate::output::print(&if self.json { json(&rows)? } else { tour::table(&rows).to_string() })?;
-        if let Some(Captures { folder, .. }) = &captures {
-            let count = TRANSFERS.len();
-            note!("captures of the first {count} rows: {}", folder.display());
+        if let Some(Captures { folder, file_bytes_max, files, files_cut, bytes }) = &captures {
+            let (count, size) = (TRANSFERS.len(), HumanBytes(*bytes));
+            let cut = match files_cut {
+                0 => String::new(),
+                cut => format!(", {cut} of them cut at {file_bytes_max} bytes"),
+            };
+            note!("captures of the first {count} rows: {}: {size} in {files} files{cut}", folder.display());
         }
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -191,6 +191,12 @@ pub struct Captures {
     pub folder: PathBuf,
     /// The size at which a capture file ends; later packets are left out.
     pub file_bytes_max: u64,
+    /// The number of files that [`run`] wrote.
+    pub files: usize,
+    /// The number of these files that lack packets because of `file_bytes_max`.
+    pub files_cut: usize,
+    /// The size of these files together.
+    pub bytes: u64,
 }
 
 /// Runs one transfer. Calls `progress` with the number of bytes received so far.
@@ -200,7 +206,7 @@ pub struct Captures {
 pub fn run(
     leg: Transfer,
     cargo: &Payload,
-    pcap: Option<&Captures>,
+    mut pcap: Option<&mut Captures>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Row, Failure> {
     let plan = Plan::with_window(leg.window_bytes);
@@ -208,7 +214,7 @@ pub fn run(
     let scale = TickScale::calibrate();
     pair.world.set_tick_source(ticks);
     let read_error: Shared<Option<io::Error>> = Rc::default();
-    let captures = pcap.map_or(Ok(Vec::new()), |to| set_taps(&mut pair, leg, to))?;
+    let captures = pcap.as_deref().map_or(Ok(Vec::new()), |to| set_taps(&mut pair, leg, to))?;
     let (sender, receiver) = (pair.boards[leg.sender], pair.boards[1 - leg.sender]);
 
     let sent: Vec<Shared<Sha256>> = (0..leg.sessions).map(|_| Rc::default()).collect();
@@ -230,7 +236,15 @@ pub fn run(
     pair.world.run_program(sender, Box::new(Sender::new(Pair::socket(1 - leg.sender, PORT), streams)));
     let done = watch(&mut pair.world, &arrived, &read_error, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
-    captures.iter().try_for_each(|capture| capture.borrow_mut().finish())?;
+    for capture in &captures {
+        let capture = &mut *capture.borrow_mut();
+        capture.finish()?;
+        if let Some(pcap) = &mut pcap {
+            pcap.files += 1;
+            pcap.files_cut += usize::from(capture.room_bytes == 0);
+            pcap.bytes += capture.bytes;
+        }
+    }
     let ends = ends(&mut pair, leg);
     if !done {
         return Err(Failure::Halted(format!(
@@ -350,6 +364,8 @@ struct Capture {
     file: io::BufWriter<File>,
     /// The number of bytes that may still be written.
     room_bytes: u64,
+    /// The number of bytes that were written.
+    bytes: u64,
     failure: Option<io::Error>,
 }
 
@@ -358,6 +374,7 @@ impl Capture {
     fn write(&mut self, bytes: &[u8]) {
         self.room_bytes = self.room_bytes.saturating_sub(bytes.len() as u64);
         if self.room_bytes > 0 {
+            self.bytes += bytes.len() as u64;
             let outcome = self.file.write_all(bytes);
             self.check(outcome);
         }
@@ -383,7 +400,7 @@ fn capturing(path: &Path, error: &io::Error) -> Failure {
 
 /// Puts a tap on the receiving line of each board; each tap writes a capture.
 fn set_taps(pair: &mut Pair, leg: Transfer, to: &Captures) -> Result<Vec<Shared<Capture>>, Failure> {
-    let Captures { folder, file_bytes_max } = to;
+    let Captures { folder, file_bytes_max, .. } = to;
     std::fs::create_dir_all(folder).map_err(|error| capturing(folder, &error))?;
     let mut captures = Vec::new();
     for side in 0..2 {
@@ -391,7 +408,7 @@ fn set_taps(pair: &mut Pair, leg: Transfer, to: &Captures) -> Result<Vec<Shared<
         let path =
             folder.join(format!("atm-{}-sessions-{from}-to-{into}-at-board-{side}.pcap", leg.sessions));
         let file = io::BufWriter::new(File::create(&path).map_err(|error| capturing(&path, &error))?);
-        let capture = Capture { path, file, room_bytes: *file_bytes_max, failure: None };
+        let capture = Capture { path, file, room_bytes: *file_bytes_max, bytes: 0, failure: None };
         let capture = Rc::new(RefCell::new(capture));
         captures.push(capture.clone());
         let sink = move |bytes: &[u8]| capture.borrow_mut().write(bytes);
