@@ -1,5 +1,8 @@
 //! `kiban lab mix` as a user runs it. The tests of `lab` check the figures themselves.
 
+mod browser;
+
+use browser::are_sound;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,6 +33,7 @@ fn a_plan_is_reported_as_table_json_csv_and_pictures() {
     assert_eq!((flows.len(), &flows[0]["kind"]), (25, &Value::from("mpeg2")));
     let picture = std::fs::read_to_string(folder.join("mix-waseda-musashino.svg")).expect("it was drawn");
     assert!(picture.starts_with("<svg") && picture.matches("<polygon").count() == 4);
+    are_sound(&folder, "mix-browser");
     let table = mix(&[LECTURE, "--seconds", "1"]).stdout;
     assert!(String::from_utf8_lossy(&table).contains("mpeg2[1]"));
     let series = mix(&[LECTURE, "--seconds", "2", "--csv", "--seed", "3"]).stdout;

@@ -7,13 +7,15 @@
 //!           create and remove it; without the right to do so (CAP_SYS_ADMIN, CAP_NET_ADMIN), they are
 //!           skipped.
 
+mod browser;
 mod two_hosts;
 
+use browser::{are_sound, browsed, is_sound};
 use kiban_measure::pause::pace;
 use kiban_os::Clock;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use two_hosts::script::delayed;
@@ -95,14 +97,14 @@ fn undisturbed(
     (out, report)
 }
 
-/// Sweeps the pattern write, write, read, and checks every cell and every remedy.
+/// Sweeps the pattern write, write, read, and checks every cell and every remedy; returns the report.
 fn the_region_is_found(
     network: &Network,
     folder: &Folder,
     messages: &str,
     buffers: &str,
     expected: &[(u64, u64)],
-) {
+) -> PathBuf {
     let server =
         Server::start(Some(&network.far), folder, &format!("{FAR}:0"), &["--allow", "10.77.31.0/24"]);
     let svg = folder.path("pictures");
@@ -140,10 +142,11 @@ fn the_region_is_found(
     }
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), cells.len());
+    are_sound(Path::new(&svg), "sweep-maps-browser");
 
     // Commands that only read the records of a run need no session with a peer.
-    let page = Path::new(&out).join("page.html");
-    let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
+    let html = Path::new(&out).join("page.html");
+    let axes = ["--axes", "message_bytes,buffer_bytes", "--html", html.to_str().expect("a plain path")];
     let output = reader(&["report", &out], &axes);
     assert!(output.status.success(), "{output:?}");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -153,7 +156,7 @@ fn the_region_is_found(
         ),
         "{shown}"
     );
-    let page = std::fs::read_to_string(page).expect("it was written");
+    let page = std::fs::read_to_string(&html).expect("it was written");
     // There is one map per metric, and the tooltips on it give the cause.
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
@@ -171,6 +174,7 @@ fn the_region_is_found(
     assert_eq!(page.matches(">PROVED</span>").count(), proved);
     let summary = json(&reader(&["summary", &out, "--json"], &[]));
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
+    html
 }
 
 /// Runs a command that only reads a directory and therefore needs no token.
@@ -193,7 +197,10 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
         (16_000, 4500),
         (16_000, 6000),
     ];
-    the_region_is_found(&network, &folder, "500,1500,4500,6000", "2000,6000,16000", &slow);
+    let page = the_region_is_found(&network, &folder, "500,1500,4500,6000", "2000,6000,16000", &slow);
+    if let Some(found) = browsed(&page, "sweep-browser") {
+        is_sound(&found);
+    }
 
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let (svg, pcap) = (folder.path("diagrams"), folder.path("captures"));
@@ -239,6 +246,7 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
         assert_eq!(tcp_flags(&header, &file), [SYN, SYN | ACK], "{name}");
         assert!(Path::new(&svg).join(format!("{name}.svg")).exists());
     }
+    are_sound(Path::new(&svg), "trace-browser");
 }
 
 const SYN: u8 = 0x02;

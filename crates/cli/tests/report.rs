@@ -6,7 +6,7 @@
 
 mod browser;
 
-use browser::{browsed, is_sound};
+use browser::{are_sound, browsed, is_sound};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -95,6 +95,13 @@ fn the_pictures_of_the_readme_are_up_to_date() {
     }
 }
 
+#[test]
+fn a_browser_shows_every_text_of_the_pictures() {
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    are_sound(&images, "images-browser");
+    are_sound(&made().folder.join("figures"), "figures-browser");
+}
+
 /// Returns whether one of the stops of the tab key is a chart.
 fn reaches_a_chart(found: &Value) -> bool {
     found["tabs"].as_array().is_some_and(|tabs| tabs.iter().any(|stop| stop["isChart"] == true))
@@ -135,6 +142,7 @@ fn a_browser_opens_the_page_of_a_run() {
     }
     let Some(found) = browsed(&folder.join("plan.lab/report.html"), "run-page-browser") else { return };
     is_sound(&found);
+    are_sound(&folder.join("plan.lab/report"), "run-pictures-browser");
     // Two metrics for each of two profiles, with nine cells each. One of the maps has only zeros.
     assert_eq!((&found["svgs"], &found["plain"]), (&3.into(), &27.into()));
     assert!(reaches_a_chart(&found), "{}", found["tabs"]);

@@ -1,6 +1,7 @@
-// Opens a report in headless Chromium and prints the observations as one JSON object on standard output.
+// Opens a report or pictures in headless Chromium and prints the observations as JSON on standard output.
 //
-//     node browse.mjs CHROMIUM REPORT FOLDER
+//     node browse.mjs CHROMIUM FOLDER REPORT.html
+//     node browse.mjs CHROMIUM FOLDER PICTURE.svg…
 //
 // Purpose   make observations that need a browser: requests, errors, tooltips, downloads, dark mode, the
 //           accessibility tree, the order of the tab key, and the layout at three widths and on paper.
@@ -13,7 +14,7 @@ import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [chromium, report, folder] = process.argv.slice(2);
+const [chromium, folder, ...files] = process.argv.slice(2);
 const downloads = resolve(join(folder, "downloads"));
 mkdirSync(downloads, { recursive: true });
 
@@ -29,6 +30,12 @@ const browser = spawn(
 browser.on("error", (error) => fail(error.message));
 browser.on("exit", (code) => { if (!done) fail(`the browser ended with ${code}`); });
 let done = false;
+const end = async (answer) => {
+  done = true;
+  console.log(JSON.stringify(answer));
+  await call("Browser.close").catch(() => {});
+  process.exit(0);
+};
 const fail = (message) => {
   console.error(message);
   browser.kill();
@@ -91,9 +98,9 @@ await page("Network.emulateNetworkConditions", { offline: true, latency: 0, down
 const scheme = (value) => page("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] });
 const size = (width, height) =>
   page("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
-const open = async () => {
+const open = async (file = files[0]) => {
   const loaded = event("Page.loadEventFired");
-  await page("Page.navigate", { url: pathToFileURL(resolve(report)).href });
+  await page("Page.navigate", { url: pathToFileURL(resolve(file)).href });
   await loaded;
 };
 const capture = async (name, clip) => {
@@ -106,7 +113,112 @@ const shot = async (name, piece = 1600) => {
   for (let y = 0, number = 1; y < height; y += piece, number += 1)
     await capture(`${name}-${String(number).padStart(2, "0")}`, { x: 0, y, width, height: Math.min(piece, height - y), scale: 1 });
 };
+// Contrast between text and background according to WCAG: the minimum over all visible text.
+const contrast = `(() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((one) => one / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  // In a picture of its own, the text lies on the topmost filled shape below it.
+  const isFilled = (one) => getComputedStyle(one).fill !== "none" && getComputedStyle(one).fillOpacity > 0;
+  const below = (text) => {
+    const { x, y, width, height } = text.getBoundingClientRect();
+    const shape = document.elementsFromPoint(x + width / 2, y + height / 2)
+      .find((one) => one instanceof SVGGeometryElement && isFilled(one));
+    return shape ? numbers(getComputedStyle(shape).fill) : [255, 255, 255];
+  };
+  const behind = (element) => {
+    if (document.documentElement instanceof SVGElement) return below(element);
+    for (let at = element; at; at = at.parentElement) {
+      const colour = numbers(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  let least = { ratio: 99 };
+  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, button, figcaption span, svg text:not([class*=' on'])")) {
+    const style = getComputedStyle(one);
+    const [front, back] = [light(numbers(one instanceof SVGElement ? style.fill : style.color)), light(behind(one))];
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
+  }
+  // The text of a cell lies on the rectangle before it.
+  for (const one of document.querySelectorAll("svg text[class*=' on']")) {
+    const [front, back] = [light(numbers(getComputedStyle(one).fill)), light(numbers(getComputedStyle(one.previousElementSibling).fill))];
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
+  }
+  return least;
+})()`;
+
+// The layout: how far the page scrolls sideways (wide elements scroll within their own frames), texts that a
+// figure clips, texts of one figure that overlap, and words that a cell of a table breaks.
+const layout = `(() => {
+  const clipped = [];
+  const overlapping = [];
+  for (const svg of document.querySelectorAll("svg")) {
+    if (!svg.checkVisibility()) continue;
+    const frame = svg.viewBox.baseVal;
+    const texts = [...svg.querySelectorAll("text")].map((text) => {
+      const { x, y, width, height } = text.getBBox();
+      // A picture of its own moves its texts below the title.
+      const { e, f } = svg.getScreenCTM().inverse().multiply(text.getScreenCTM());
+      return { says: text.textContent, box: { x: x + e, y: y + f, width, height } };
+    });
+    const name = svg.querySelector("title")?.textContent.slice(0, 40);
+    for (const { says, box } of texts)
+      if (box.x < -1 || box.y < -1 || box.x + box.width > frame.width + 1 || box.y + box.height > frame.height + 1)
+        clipped.push(name + ": " + says);
+    texts.forEach(({ says, box: one }, number) => {
+      for (const { says: other, box: two } of texts.slice(number + 1)) {
+        const across = Math.min(one.x + one.width, two.x + two.width) - Math.max(one.x, two.x);
+        const down = Math.min(one.y + one.height, two.y + two.height) - Math.max(one.y, two.y);
+        // The boxes are as high as the font's longest letters.
+        if (across > 1 && down > 5) overlapping.push(name + ": " + says + " | " + other);
+      }
+    });
+  }
+  // A box whose contents are wider than it must say so, and be reachable with the keyboard.
+  const silent = [...document.querySelectorAll("body *")].filter((one) => {
+    if (!(one instanceof HTMLElement) || one.querySelector("a:not(td a)")) return false;
+    const hides = one.checkVisibility() && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
+    if (!hides || !["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(one).overflowX)) return false;
+    return one.tabIndex !== 0 || getComputedStyle(one, "::before").content === "none";
+  }).map((one) => one.outerHTML.slice(0, 100));
+  // A word with parts on two lines. Longer words may be broken: no column is wide enough for some.
+  const broken = [];
+  for (const cell of document.querySelectorAll("th, td")) {
+    if (!cell.checkVisibility()) continue;
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode())
+      for (const { 0: word, index } of texts.currentNode.data.matchAll(/[\\p{Script=Latin}\\p{N}_]{2,24}/gu)) {
+        const range = document.createRange();
+        range.setStart(texts.currentNode, index);
+        range.setEnd(texts.currentNode, index + word.length);
+        if (new Set([...range.getClientRects()].map((box) => Math.round(box.y))).size > 1) broken.push(word);
+      }
+  }
+  const { scrollWidth, clientWidth, scrollHeight } = document.documentElement;
+  return { overflow: scrollWidth - clientWidth, height: scrollHeight, clipped, overlapping, silent, broken };
+})()`;
+
 const ground = () => run("getComputedStyle(document.body).backgroundColor");
+
+// Pictures of their own: only their texts.
+if (files.every((file) => file.endsWith(".svg"))) {
+  const pictures = [];
+  for (const file of files) {
+    await open(file);
+    await size(...(await run(`(({ width, height }) => [width, height].map(Math.ceil))(document.documentElement.getBoundingClientRect())`)));
+    const { clipped, overlapping } = await run(layout);
+    const ratios = [];
+    for (const value of ["light", "dark"]) {
+      await scheme(value);
+      ratios.push(await run(contrast));
+    }
+    pictures.push({ file, clipped, overlapping, texts: await run(`document.querySelectorAll("text").length`), ratios });
+  }
+  await end(pictures);
+}
 
 await size(1280, 900);
 await scheme("light");
@@ -180,33 +292,6 @@ answer.svgs = await run(`document.querySelectorAll("svg").length`);
 answer.headings = await run(`[...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map((one) => Number(one.tagName[1]))`);
 answer.tables = await run(`[...document.querySelectorAll("table")].filter((one) => !one.caption || !one.querySelector("th[scope=col]")).length`);
 answer.dead = await run(`[...document.querySelectorAll('a[href^="#"]')].filter((one) => !document.getElementById(one.hash.slice(1))).map((one) => one.hash)`);
-// Contrast between text and background according to WCAG: the minimum over all visible text.
-const contrast = `(() => {
-  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((one) => one / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = numbers(getComputedStyle(at).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0) return colour;
-    }
-    return [255, 255, 255];
-  };
-  let least = { ratio: 99 };
-  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, button, figcaption span, svg text:not([class*=' on'])")) {
-    const style = getComputedStyle(one);
-    const [front, back] = [light(numbers(one instanceof SVGElement ? style.fill : style.color)), light(behind(one))];
-    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
-    if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
-  }
-  // The text of a cell lies on the rectangle before it.
-  for (const one of document.querySelectorAll("svg text[class*=' on']")) {
-    const [front, back] = [light(numbers(getComputedStyle(one).fill)), light(numbers(getComputedStyle(one.previousElementSibling).fill))];
-    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
-    if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
-  }
-  return least;
-})()`;
 answer.contrastLight = await run(contrast);
 
 await scheme("dark");
@@ -214,38 +299,6 @@ answer.dark = await ground();
 answer.contrastDark = await run(contrast);
 await shot("dark");
 
-// The layout: how far the page scrolls sideways (wide elements scroll within their own frames), texts that a
-// figure clips, and texts of one figure that overlap.
-const layout = `(() => {
-  const clipped = [];
-  const overlapping = [];
-  for (const svg of document.querySelectorAll("svg")) {
-    if (!svg.checkVisibility()) continue;
-    const frame = svg.viewBox.baseVal;
-    const texts = [...svg.querySelectorAll("text")].map((text) => ({ says: text.textContent, box: text.getBBox() }));
-    const name = svg.querySelector("title").textContent.slice(0, 40);
-    for (const { says, box } of texts)
-      if (box.x < -1 || box.y < -1 || box.x + box.width > frame.width + 1 || box.y + box.height > frame.height + 1)
-        clipped.push(name + ": " + says);
-    texts.forEach(({ says, box: one }, number) => {
-      for (const { says: other, box: two } of texts.slice(number + 1)) {
-        const across = Math.min(one.x + one.width, two.x + two.width) - Math.max(one.x, two.x);
-        const down = Math.min(one.y + one.height, two.y + two.height) - Math.max(one.y, two.y);
-        // The boxes are as high as the font's longest letters.
-        if (across > 1 && down > 5) overlapping.push(name + ": " + says + " | " + other);
-      }
-    });
-  }
-  // A box whose contents are wider than it must say so, and be reachable with the keyboard.
-  const silent = [...document.querySelectorAll("body *")].filter((one) => {
-    if (!(one instanceof HTMLElement) || one.querySelector("a:not(td a)")) return false;
-    const hides = one.checkVisibility() && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
-    if (!hides || !["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(one).overflowX)) return false;
-    return one.tabIndex !== 0 || getComputedStyle(one, "::before").content === "none";
-  }).map((one) => one.outerHTML.slice(0, 100));
-  const { scrollWidth, clientWidth, scrollHeight } = document.documentElement;
-  return { overflow: scrollWidth - clientWidth, height: scrollHeight, clipped, overlapping, silent };
-})()`;
 // Tables that are cut off on a wide screen. The data of a picture may have any number of columns.
 const cut = `[...document.querySelectorAll(".wide:has(table):not(figure details .wide)")].filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.getAttribute("aria-label"))`;
@@ -283,8 +336,13 @@ answer.print = {
   pages: printed.toString("latin1").match(/\/Type\s*\/Page\b/g)?.length ?? 0,
   divided: await run(`[...document.querySelectorAll("figure, tr")].filter((one) => getComputedStyle(one).breakInside !== "avoid").length`),
   orphans: await run(`[...document.querySelectorAll("figcaption, caption, h2, h3")].filter((one) => getComputedStyle(one).breakAfter !== "avoid").length`),
-  ...(await run(layout)),
+  layouts: [],
 };
+for (const open of [false, true]) {
+  await unfold(open);
+  answer.print.layouts.push({ open, ...(await run(layout)) });
+}
+await unfold(false);
 await page("Emulation.setEmulatedMedia", { media: "" });
 
 // Keys: the tab key visits the elements in the order of the page, and charts among them; an arrow key in a
@@ -339,7 +397,4 @@ answer.plain = (await page("DOM.querySelectorAll", { nodeId: root.nodeId, select
 
 answer.requests = requests;
 answer.complaints = complaints;
-done = true;
-console.log(JSON.stringify(answer));
-await call("Browser.close").catch(() => {});
-process.exit(0);
+await end(answer);

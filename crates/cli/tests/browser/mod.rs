@@ -2,6 +2,8 @@
 //!
 //! Browser   Chromium, if it is installed (`make test` installs it), driven by `browse.mjs`.
 
+#![allow(dead_code, reason = "not every test that uses this module has both pages and pictures")]
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,20 +21,42 @@ fn there(names: &[&str]) -> Option<String> {
 /// Returns what a headless browser finds in a page; `None` if there is no browser. `name` is the directory
 /// for its screenshots.
 pub(crate) fn browsed(page: &Path, name: &str) -> Option<Value> {
+    browse(&[page.to_owned()], name)
+}
+
+/// Checks that a headless browser, if there is one, shows every text of the pictures in a folder.
+pub(crate) fn are_sound(pictures: &Path, name: &str) {
+    let files = std::fs::read_dir(pictures).expect("a folder with pictures");
+    let files = files.map(|entry| entry.expect("an entry").path());
+    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "svg")).collect();
+    assert!(!files.is_empty(), "{} has no pictures", pictures.display());
+    let Some(found) = browse(&files, name) else { return };
+    for picture in found.as_array().expect("a list") {
+        let none = serde_json::json!([]);
+        assert_eq!((&picture["clipped"], &picture["overlapping"]), (&none, &none), "{picture}");
+        assert!(picture["texts"].as_u64().is_some_and(|texts| texts > 3), "{picture}");
+        for contrast in picture["ratios"].as_array().expect("light and dark") {
+            assert!(contrast["ratio"].as_f64().is_some_and(|ratio| ratio >= 4.5), "{picture}");
+        }
+    }
+}
+
+/// Opens files in a headless browser: one page, or pictures.
+fn browse(files: &[PathBuf], name: &str) -> Option<Value> {
     let (Some(node), Some(chromium)) =
         (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
     else {
-        println!("skipped: no node or no chromium to open the page with");
+        println!("skipped: no node or no chromium to open the files with");
         return None;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/browse.mjs");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
-    let output =
-        Command::new(node).arg(script).arg(chromium).args([page, &folder]).output().expect("node starts");
+    let mut command = Command::new(node);
+    let output = command.arg(script).arg(chromium).arg(&folder).args(files).output().expect("node starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
+    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
 /// Checks the properties that every page must have.
@@ -77,10 +101,12 @@ pub(crate) fn is_sound(found: &Value) {
     let none = serde_json::json!([]);
     let layouts = found["layouts"].as_array().expect("layouts");
     assert_eq!(layouts.len(), 6, "three widths, folded and open");
-    for layout in layouts.iter().chain([&found["print"]]) {
+    let printed = found["print"]["layouts"].as_array().expect("folded and open");
+    for layout in layouts.iter().chain(printed) {
         assert_eq!(layout["overflow"], 0, "the page scrolls sideways: {layout}");
         assert_eq!((&layout["clipped"], &layout["overlapping"]), (&none, &none), "{layout}");
         assert_eq!(layout["silent"], none, "it scrolls sideways, without a hint or the keyboard");
+        assert_eq!(layout["broken"], none, "a table breaks words: {layout}");
     }
     assert!(layouts.iter().all(|layout| layout["cut"] == none), "tables are cut off: {layouts:?}");
     assert_eq!(found["canary"], serde_json::json!([1, 1]));

@@ -39,7 +39,7 @@ impl Stacked {
     /// Draws the figure.
     pub fn picture(self) -> Picture {
         let names = self.layers.iter().map(|layer| width(&layer.name, 12.0)).fold(0.0, f64::max);
-        let right = WIDTH - (names + 34.0).clamp(60.0, 240.0);
+        let right = WIDTH - (names + 42.0).clamp(60.0, 240.0);
         let places: Vec<f64> = self
             .layers
             .first()
