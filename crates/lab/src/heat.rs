@@ -35,6 +35,13 @@ pub(crate) fn bounds(count: usize, figures: impl Iterator<Item = f64>, best: Bes
     (0..count).map(bound).collect()
 }
 
+/// Formats a value with the digits of its map; a value that would become zero has the digits that it needs.
+pub(crate) fn rounded(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    let is_zero = text.chars().all(|letter| matches!(letter, '-' | '0' | '.'));
+    if is_zero && value != 0.0 { readable(value) } else { text }
+}
+
 /// Returns what a legend says if several maps share one scale.
 pub(crate) fn sharing(maps: usize) -> Option<String> {
     (maps > 1).then(|| format!("one scale for all {maps} maps of this measure"))
@@ -76,7 +83,7 @@ impl Shades {
     fn legend(&self) -> String {
         let words = self.shades.iter().map(|(least, shade)| {
             let digits = if least.fract() == 0.0 { 0 } else { self.digits };
-            let least = if least.abs() >= 9_999.5 { readable(*least) } else { format!("{least:.digits$}") };
+            let least = if least.abs() >= 9_999.5 { readable(*least) } else { rounded(*least, digits) };
             format!("{shade} from {least}")
         });
         format!("{} {} on", words.collect::<Vec<_>>().join(", "), self.unit)
@@ -128,7 +135,9 @@ impl HeatMap {
                 Some(figure) if figure.abs() >= 9_999.5 => {
                     format!("{}{:>5}", self.shades.shade(*figure), readable(*figure))
                 }
-                Some(figure) => format!("{}{figure:5.*}", self.shades.shade(*figure), self.shades.digits),
+                Some(figure) => {
+                    format!("{}{:>5}", self.shades.shade(*figure), rounded(*figure, self.shades.digits))
+                }
                 None => "-".to_owned(),
             });
             table.row(std::iter::once(head.clone()).chain(cells));
@@ -157,6 +166,24 @@ mod tests {
         assert!(text.contains("a<b  ·  0.0  ▒ 50.0       -"), "{text}");
         assert!(text.contains("  c  █100.0  ▓ 79.9  █ 80.0"), "{text}");
         assert!(text.ends_with("█ from 80, ▓ from 60, ▒ from 40, ░ from 20, · from 0 Mbit/s on\n"), "{text}");
+    }
+
+    #[test]
+    fn a_small_value_is_not_rounded_to_zero() {
+        for (value, digits, expected) in [
+            (0.0172, 1, "0.0172"),
+            (0.4, 0, "0.4"),
+            (0.06, 1, "0.1"),
+            (0.0, 1, "0.0"),
+            (-0.0172, 1, "-0.0172"),
+        ] {
+            assert_eq!(rounded(value, digits), expected);
+        }
+        let cells = vec![vec![Some(0.0172), Some(50.0), Some(100.0)]];
+        let shades = Shades::over([0.0172, 50.0, 100.0].into_iter(), "Mbit/s", Best::High);
+        let text = HeatMap { rows: vec!["a".into()], cells, shades, ..sheet() }.table("title").to_string();
+        assert!(text.contains("·0.0172  █ 50.0"), "{text}");
+        assert!(text.contains("· from 0.0172 Mbit/s"), "{text}");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use super::canvas::{Canvas, at, width};
 use super::svg::Picture;
-use crate::heat::{Best, sharing};
+use crate::heat::{Best, rounded, sharing};
 use crate::report::data::{Data, number};
 use crate::table::readable;
 use std::fmt::Write as _;
@@ -246,9 +246,9 @@ fn shown(cell: f64, most: f64) -> String {
     match cell.abs() {
         size if size >= 9_999.5 => readable(cell),
         size if size >= 999.5 => format!("{cell:.0}"),
-        _ if most < 1.0 => format!("{cell:.3}"),
-        _ if most < 10.0 => format!("{cell:.2}"),
-        _ => format!("{cell:.1}"),
+        _ if most < 1.0 => rounded(cell, 3),
+        _ if most < 10.0 => rounded(cell, 2),
+        _ => rounded(cell, 1),
     }
 }
 
@@ -330,6 +330,13 @@ mod tests {
         let steps = (0..7).map(|step| f64::from(step) * 12_345.6).collect();
         let wide = Heat { notes, cells, steps, ..example() }.picture();
         assert!(wide.elements.contains(">48 k N</text>"), "{}", wide.elements);
+    }
+
+    #[test]
+    fn a_small_value_is_not_shown_as_zero() {
+        let cells = vec![vec![Some(0.0172), Some(0.0)], vec![None, Some(60.0)]];
+        let elements = Heat { cells, ..example() }.picture().elements;
+        assert!(elements.contains(">0.0172</text>") && elements.contains(">0.0</text>"), "{elements}");
     }
 
     #[test]
