@@ -9,7 +9,7 @@ use super::cause::Cause;
 use crate::heat::{Best, bounds};
 use crate::net::trial::evidence::Pattern;
 use crate::report::picture::{Heat, Note, STEPS};
-use crate::table::{Table, counted, figure, part_of, readable};
+use crate::table::{Table, counted, part_of, readable};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -199,7 +199,7 @@ impl fmt::Display for Map {
             part_of(slow, all, "cell"),
             self.threshold(),
             counted(all, "cell"),
-            figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
+            readable((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
         ));
         write!(f, "{table}")
     }

@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::repeat::ROUNDS;
-use crate::table::{Table, counted, figure};
+use crate::table::{Table, counted, readable};
 use std::fmt;
 
 impl fmt::Display for Findings {
@@ -52,7 +52,7 @@ impl fmt::Display for Findings {
                  change, and with it not slow and faster)"
             )?;
             for proof in &self.advice {
-                let before = figure(proof.before);
+                let before = readable(proof.before);
                 match proof.after {
                     Some(after) => writeln!(
                         f,
@@ -63,7 +63,7 @@ impl fmt::Display for Findings {
                         } else {
                             format!("not proved, {}", proof.note)
                         },
-                        figure(after),
+                        readable(after),
                         proof.unit,
                         proof.case
                     )?,
