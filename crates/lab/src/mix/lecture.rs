@@ -12,6 +12,7 @@
 //!           RS(94, 88) as in AAL1 gives 5.88 · 94/88 · 53/47 = 7.083. [`mpeg2`] computes the alternatives.
 
 use super::plan::{Fec, Flow, Kind, Plan, Pvc, Queues, Site};
+use crate::table::counted;
 use kiban_atm::Category;
 
 /// MPEG-2 video of the lecture, bit/s.
@@ -199,7 +200,7 @@ impl Lecture {
             queues,
         };
         let mut plan = Plan {
-            title: format!("{} lecture(s) of paper [2]", self.lectures),
+            title: format!("{} of paper [2]", counted(self.lectures as u64, "lecture")),
             seed: self.seed,
             seconds: self.seconds,
             sample_ms: 1000,
