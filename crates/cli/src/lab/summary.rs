@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Show the median, its confidence interval and the quartiles of each point.
+///
+/// The table has the names of the report; CSV and JSON have those of plans and records. For Parquet, use
+/// write_parquet of the Python package: kiban.lab.read("map.lab").write_parquet("map.parquet").
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab summary map.lab\

@@ -215,6 +215,13 @@ pub(crate) fn with_unit(name: &str, unit: &str) -> String {
     if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") }
 }
 
+/// Returns the name of a metric of the question for people, with its unit.
+pub(crate) fn metric_label(question: &str, name: &str) -> String {
+    let metrics = questions::find(question).map_or(&[][..], |question| question.metrics());
+    let metric = metrics.iter().find(|metric| metric.name == name);
+    metric.map_or(name.to_owned(), |Metric { what, unit, .. }| with_unit(&capitalized(what), unit))
+}
+
 /// Returns the words of the question for the value of a parameter, if it has any.
 fn words(question: &str, name: &str, value: &Value) -> Option<String> {
     questions::find(question)?.words(name, value)
@@ -409,7 +416,7 @@ fn table(title: &str, x: &str, curves: &[Line], names: &[(f64, String)]) -> Tabl
     for x in places {
         let value = |curve: &Line| {
             let point = curve.points.iter().find(|(at, _)| *at == x);
-            point.and_then(|(_, y)| *y).map_or("-".to_owned(), crate::table::figure)
+            point.and_then(|(_, y)| *y).map_or("-".to_owned(), readable)
         };
         let name = names.iter().find(|(place, _)| *place == x).map(|(_, name)| name.clone());
         let head = name.unwrap_or_else(|| x.to_string());
@@ -459,5 +466,12 @@ mod tests {
             assert!(picture.drawing.data.csv().contains("\nsystem,94\n"), "{:?}", picture.drawing.data);
             assert!(picture.text.contains("\n       system "), "{}", picture.text);
         }
+    }
+
+    #[test]
+    fn the_table_of_a_summary_has_the_same_names_as_the_figures() {
+        let text = sweep(&[0, 2000]).table().to_string();
+        assert!(text.contains("\nbuffer, bytes  metric ") && text.contains("\n       system  "), "{text}");
+        assert!(text.contains("  Throughput of the payload, Mbit/s  ") && !text.contains("mbps"), "{text}");
     }
 }

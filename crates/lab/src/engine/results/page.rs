@@ -5,13 +5,12 @@
 //! Limits    the page lists the first [`POINTS_MAX`] points; `summary.json` contains all of them.
 
 use crate::engine::point::Point;
-use crate::engine::question::Metric;
 use crate::engine::questions;
-use crate::engine::results::figures::{self, capitalized, described, label, shown, with_unit};
+use crate::engine::results::figures::{self, capitalized, described, label, metric_label, shown};
 use crate::engine::results::report::Report;
 use crate::engine::results::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
-use crate::table::{counted, figure, readable};
+use crate::table::{counted, readable};
 
 /// The maximum number of points that are listed.
 const POINTS_MAX: usize = 2000;
@@ -108,11 +107,7 @@ fn varying(report: &Report, row: &Row) -> Point {
 fn points(report: &Report) -> Block {
     let Summary { varying, metrics, rows, .. } = &report.summary;
     let mut grid = Grid { caption: "Medians of each point".to_owned(), ..Grid::default() };
-    let known = questions::find(&report.summary.question).map_or(&[][..], |question| question.metrics());
-    let head = |name: &String| {
-        let metric = known.iter().find(|metric| metric.name == *name);
-        metric.map_or(name.clone(), |Metric { what, unit, .. }| with_unit(&capitalized(what), unit))
-    };
+    let head = |name: &String| metric_label(&report.summary.question, name);
     let parameters = varying.keys().map(|name| capitalized(&label(name)));
     grid.columns = parameters.chain(metrics.iter().map(head)).map(|name| (name, true)).collect();
     if grid.columns.is_empty() {
@@ -142,8 +137,9 @@ fn cells(report: &Report, row: &Row) -> Vec<Cell> {
         .map(|name| row.point.get(name).map_or(String::new(), |value| shown(question, name, value)));
     let medians = metrics.iter().map(|name| {
         let Some(spread) = row.metrics.get(name) else { return Cell::from("–") };
-        let interval = spread.interval.map(|ends| format!("{} to {}", figure(ends.low), figure(ends.high)));
-        Cell::from(figure(spread.median)).with_note(interval)
+        let interval =
+            spread.interval.map(|ends| format!("{} to {}", readable(ends.low), readable(ends.high)));
+        Cell::from(readable(spread.median)).with_note(interval)
     });
     let mut cells: Vec<Cell> = values.map(Cell::from).chain(medians).collect();
     if let (true, Some(last)) = (row.disturbed > 0, cells.pop()) {

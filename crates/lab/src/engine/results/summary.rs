@@ -15,9 +15,10 @@ use crate::engine::plan::plain;
 use crate::engine::point::{Point, Value};
 use crate::engine::question::Metric;
 use crate::engine::records::record::Record;
+use crate::engine::results::figures::{described, label, metric_label, shown};
 use crate::report::escape::field;
 use crate::stats;
-use crate::table::{Table, figure};
+use crate::table::{Table, readable};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,11 +228,13 @@ impl Summary {
         text
     }
 
-    /// Returns a text table with a row for each point and metric.
+    /// Returns a text table with a row for each point and metric, and the names of the figures.
     pub fn table(&self) -> Table {
         let many = self.rows.iter().any(|row| row.count > 1);
-        let heads =
-            self.varying.keys().fold(Table::new(&self.question), |table, name| table.number_column(name));
+        let heads = self
+            .varying
+            .keys()
+            .fold(Table::new(&self.question), |table, name| table.number_column(&label(name)));
         let mut table = heads.text_column("metric").number_column("median");
         if many {
             for head in ["from", "to", "quartiles", "", "least", "most", "trials"] {
@@ -241,28 +244,27 @@ impl Summary {
         let mut disturbed = false;
         for row in &self.rows {
             for (name, spread) in &row.metrics {
-                let mut cells: Vec<String> = self
-                    .varying
-                    .keys()
-                    .map(|name| row.point.get(name).map_or(String::new(), Value::to_string))
-                    .collect();
+                let value = |name: &String| {
+                    row.point.get(name).map_or(String::new(), |value| shown(&self.question, name, value))
+                };
+                let mut cells: Vec<String> = self.varying.keys().map(value).collect();
                 let mark = if row.disturbed > 0 { " *" } else { "" };
                 disturbed |= row.disturbed > 0;
-                cells.extend([format!("{name}{mark}"), figure(spread.median)]);
+                cells.extend([metric_label(&self.question, name) + mark, readable(spread.median)]);
                 if many {
                     let end = |end: fn(&Interval) -> f64| {
-                        spread.interval.as_ref().map_or("-".to_owned(), |interval| figure(end(interval)))
+                        spread.interval.as_ref().map_or("-".to_owned(), |interval| readable(end(interval)))
                     };
                     cells.extend([end(|interval| interval.low), end(|interval| interval.high)]);
                     let rest = [spread.lower_quartile, spread.upper_quartile, spread.min, spread.max];
-                    cells.extend(rest.map(figure));
+                    cells.extend(rest.map(readable));
                     cells.push(spread.count.to_string());
                 }
                 table.row(cells);
             }
         }
         if !self.fixed.0.is_empty() {
-            table.remark(format!("constant: {}", self.fixed));
+            table.remark(format!("constant: {}", described(&self.question, &self.fixed)));
         }
         if many {
             table.remark(
