@@ -89,6 +89,10 @@ const HELP: [&str; 14] = [
     "shows fewer columns.",
 ];
 
+/// A remark on a service with forwarded ports.
+const SPLICED: &str = "loopback connections to forwarded ports go from socket to socket: they are counted \
+                       in this row, not in the ports, the graphs and the TCP sessions";
+
 /// Formats a value with three digits and a prefix: `26.1 Gbit/s`.
 fn scaled(value: f64, unit: &str) -> String {
     let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -246,7 +250,8 @@ fn flow(parts: Vec<Span<'static>>, width: u16) -> Vec<Line<'static>> {
 /// Returns the lines of all tables.
 fn tables(samples: &Samples, view: &View, width: u16) -> Vec<(Line<'static>, LineKind)> {
     let mut lines = Vec::new();
-    let listings = [ports, services, connections, circuits, shards].map(|listing| listing(samples, view));
+    // Sessions come before services: on a small screen, the busiest ones are seen without scrolling.
+    let listings = [ports, connections, services, circuits, shards].map(|listing| listing(samples, view));
     for Listing { table, spare, keys, .. } in listings {
         if table.is_empty() {
             continue;
@@ -382,7 +387,14 @@ fn services<'a>(samples: &Samples, view: &'a View) -> Listing<'a> {
         ];
         let guest: Vec<String> = service.guest.iter().flat_map(guest_lines).collect();
         if listing.row(service_key(service), row, &guest) {
-            guest.iter().for_each(|line| listing.table.remark(format!("{}  {line}", service.name)));
+            let forwards = service
+                .guest
+                .as_ref()
+                .is_some_and(|guest| !guest.tcp.is_empty() || !guest.guest_tcp.is_empty());
+            let spliced = forwards.then(|| SPLICED.to_owned());
+            for line in guest.iter().chain(&spliced) {
+                listing.table.remark(format!("{}  {line}", service.name));
+            }
         }
     }
     listing
@@ -709,6 +721,25 @@ mod tests {
                 assert!(shown.contains(words), "{words}:\n{shown}");
             }
         }
+    }
+
+    #[test]
+    fn a_row_with_forwarded_ports_says_that_the_graphs_lack_their_traffic() {
+        let guest = |tcp: &[&str]| Guest {
+            tcp: tcp.iter().map(|range| (*range).into()).collect(),
+            ..Guest::default()
+        };
+        for (tcp, expected) in [(&["8080:80"][..], 1), (&[], 0)] {
+            let net = Service { guest: Some(guest(tcp)), ..service("net", 0) };
+            let shown = screen(&Samples::new(status(1, vec![net])), &mut View::default(), (160, 40));
+            assert_eq!(shown.matches("not in the ports, the graphs").count(), expected, "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_busiest_session_is_seen_on_a_small_screen() {
+        let shown = screen(&two(crowded), &mut View::default(), (80, 24));
+        place(&shown, "192.168.100.102:60063");
     }
 
     #[test]
