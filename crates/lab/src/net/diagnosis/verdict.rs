@@ -14,8 +14,8 @@ use kiban_osi::ftam::filestore::Date;
 
 /// The factor between the rates of both directions that is worth a remark.
 const UNEVEN: f64 = 2.0;
-/// The share of lost segments that is worth a remark, percent.
-const LOST_PERCENT_MIN: f64 = 1.0;
+/// The share of lost segments that is worth a remark, percent. A short queue loses a percent of what fills it.
+const LOST_PERCENT_MIN: f64 = 2.0;
 /// Streams are far below the rate of a burst if they have less than this part of it.
 const FAR_BELOW: f64 = 0.25;
 /// The number of remedies on the first screen of a report.
@@ -217,7 +217,7 @@ impl Findings {
         for proof in tried.iter().take(REMEDIES_MAX) {
             let after = proof.after.unwrap_or_default();
             let effect = format!("{} → {} {}", readable(proof.before), readable(after), proof.unit);
-            let (tone, word) = if proof.removed { (Tone::Good, "helps") } else { (Tone::Bad, "not proved") };
+            let (tone, word) = if proof.removed { (Tone::Good, "PROVED") } else { (Tone::Bad, "not proved") };
             sheet.row([proof.advice.as_str().into(), effect.into(), Badge::new(tone, word).into()]);
         }
         Some(Block::Grid(sheet))

@@ -28,7 +28,7 @@ const DOMINANT: f64 = 0.8;
 /// Two hosts share a bottleneck if, loaded together, they carry less than this part of their rates alone.
 const PAIR_KEPT: f64 = 0.85;
 /// A pair shares a narrower bottleneck than that of all if it carries less than this part of it.
-const NARROWER: f64 = 0.8;
+const NARROWER: f64 = 0.9;
 /// A host that loses less than the rest of this part is not compared with another such host.
 const UNAFFECTED: f64 = 0.9;
 /// The most hosts in a direction that are compared in pairs, and the longest load of a pair.
@@ -448,6 +448,15 @@ mod tests {
                 "to the hosts, n1 (50 Mbit/s alone, 25 at once) and n2 (50 Mbit/s alone, 25 at once) share a bottleneck \
                  of about 50 Mbit/s; n3 (50 Mbit/s alone, 25 at once) and n4 (50 Mbit/s alone, 25 at once) share a \
                  bottleneck of about 50 Mbit/s",
+            ),
+            // The wider of the two carries most of what all carry.
+            (
+                &[95.7, 95.7, 19.0, 19.0],
+                &[48.0, 48.0, 9.5, 9.5],
+                &[(95.7, &[0, 1]), (19.0, &[2, 3])],
+                "to the hosts, n3 (19 Mbit/s alone, 9.5 at once) and n4 (19 Mbit/s alone, 9.5 at once) share a bottleneck \
+                 of about 19 Mbit/s; n1 (95.7 Mbit/s alone, 48 at once) and n2 (95.7 Mbit/s alone, 48 at once) share a \
+                 bottleneck of about 95.7 Mbit/s",
             ),
             // Only the bottleneck of all.
             (
