@@ -14,7 +14,8 @@ use kiban_osi::ftam::filestore::Date;
 
 /// The factor between the rates of both directions that is worth a remark.
 const UNEVEN: f64 = 2.0;
-/// The share of lost segments that is worth a remark, percent. A short queue loses a percent of what fills it.
+/// The share of lost segments that is worth a remark, percent. A short queue loses one percent of what fills
+/// it.
 const LOST_PERCENT_MIN: f64 = 2.0;
 /// Streams are far below the rate of a burst if they have less than this part of it.
 const FAR_BELOW: f64 = 0.25;
