@@ -32,6 +32,7 @@ pub use results::explanation::{Explanation, Verdict};
 pub use results::figures::{Axes, Figures, Picture};
 pub use results::report::Report;
 pub use results::summary::Summary;
+pub(crate) use results::words;
 pub use results::{explanation, figures, report, summary};
 pub use shard::Shard;
 pub use sweep::{Options, Outcome, Progress, sweep};

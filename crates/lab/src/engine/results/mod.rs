@@ -5,3 +5,4 @@ pub mod figures;
 pub(crate) mod page;
 pub mod report;
 pub mod summary;
+pub(crate) mod words;

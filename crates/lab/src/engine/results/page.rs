@@ -6,9 +6,10 @@
 
 use crate::engine::point::Point;
 use crate::engine::questions;
-use crate::engine::results::figures::{self, capitalized, described, label, metric_label, shown};
+use crate::engine::results::figures;
 use crate::engine::results::report::Report;
 use crate::engine::results::summary::{Row, Summary};
+use crate::engine::results::words::{capitalized, described, label, metric_label, shown};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use crate::table::{counted, readable};
 

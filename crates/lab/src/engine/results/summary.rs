@@ -15,7 +15,7 @@ use crate::engine::plan::plain;
 use crate::engine::point::{Point, Value};
 use crate::engine::question::Metric;
 use crate::engine::records::record::Record;
-use crate::engine::results::figures::{described, label, metric_label, shown};
+use crate::engine::results::words::{described, label, metric_label, shown};
 use crate::report::escape::field;
 use crate::stats;
 use crate::table::{Table, readable};

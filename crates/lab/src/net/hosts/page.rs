@@ -3,7 +3,7 @@
 use super::finding::HostCause;
 use super::report::{HostReport, Hosts};
 use super::together::Together;
-use crate::engine::figures::capitalized;
+use crate::engine::words::capitalized;
 use crate::environment::date;
 use crate::report::picture::Bars;
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};

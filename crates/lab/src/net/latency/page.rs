@@ -2,7 +2,7 @@
 
 use super::grade::Grade;
 use super::report::{Latency, LoadName, LoadRow};
-use crate::engine::figures::capitalized;
+use crate::engine::words::capitalized;
 use crate::report::picture::{Line, Lines, Scale};
 use crate::report::{Badge, Block, Document, Grid, Section, Tone};
 use crate::stats::median;
