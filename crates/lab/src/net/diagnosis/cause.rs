@@ -22,6 +22,9 @@ use serde::{Deserialize, Serialize};
 /// The fewest segments of a stream whose losses are judged, and the share of retransmissions: one of this
 /// many.
 const LOSSY: (u64, u64) = (100, 20);
+/// The same for a stream that keeps a queue filled: slow start overruns the queue of a thin path by as much.
+/// A policer, which drops a fifth of what BBR sends, has no queue.
+const LOSSY_BEHIND_QUEUE: u64 = 7;
 /// The fewest retransmissions, without a timeout, that make a stream slow. Fewer happen on any network.
 const LOSSES_MIN: u64 = 3;
 /// Windows do not limit streams over a path with a shorter round trip, us; programs do.
@@ -149,11 +152,20 @@ pub fn is_slow(evidence: &Evidence, slow_mbps: f64) -> bool {
     }
 }
 
-/// Returns whether a stream retransmits so many segments that this alone is a fault: a policer drops a fifth
-/// of what BBR sends, but all streams that pass it may be equally slow.
+/// Returns whether a stream retransmits so many segments that this alone is a fault: all streams that pass a
+/// policer may be equally slow.
 pub(super) fn is_lossy(evidence: &Evidence) -> bool {
     let segments = evidence.segments().unwrap_or(0);
-    evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * LOSSY.1 >= segments
+    let one_of = if queue(evidence).is_some() { LOSSY_BEHIND_QUEUE } else { LOSSY.1 };
+    evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * one_of >= segments
+}
+
+/// Returns the shortest round trip, and how much a queue adds to it at the end, ms; `None` without a queue.
+fn queue(evidence: &Evidence) -> Option<(f64, f64)> {
+    let least_us = evidence.info.min_rtt_us.map_or(evidence.path.round_trip_us, f64::from);
+    let least_ms = least_us.min(evidence.path.round_trip_us) * 1e-3;
+    let queue_ms = f64::from(evidence.info.rtt_us) * 1e-3 - least_ms;
+    (queue_ms >= QUEUE_MIN.0.max(QUEUE_MIN.1 * least_ms)).then_some((least_ms, queue_ms))
 }
 
 /// Returns the share of a stream's segments that were lost, percent; `None` if there are too few to tell.
@@ -199,10 +211,7 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
         return None;
     }
     let mbps = evidence.mbps();
-    let least_us = evidence.info.min_rtt_us.map_or(evidence.path.round_trip_us, f64::from);
-    let least_ms = least_us.min(evidence.path.round_trip_us) * 1e-3;
-    let queue_ms = f64::from(evidence.info.rtt_us) * 1e-3 - least_ms;
-    if queue_ms >= QUEUE_MIN.0.max(QUEUE_MIN.1 * least_ms) {
+    if let Some((least_ms, queue_ms)) = queue(evidence) {
         return Some(format!(
             "{mbps:.2} Mbit/s keep a queue on the path filled: the RTT is {:.1} ms, {queue_ms:.1} ms more than \
              the shortest",
@@ -1054,7 +1063,12 @@ pub(super) mod tests {
             (evidence.info.data_segs_out, evidence.info.total_retrans) = (Some(segments), again);
             is_lossy(&evidence)
         };
-        assert!(lossy(3321, 712));
+        assert!(lossy(3321, 712) && lossy(670, 50));
+        // A path of 5 Mbit/s with a queue of 50 ms, for a second.
+        let mut thin = stream();
+        (thin.info.data_segs_out, thin.info.total_retrans) = (Some(670), 50);
+        (thin.path.round_trip_us, thin.info.min_rtt_us, thin.info.rtt_us) = (16.0, Some(20), 48_000);
+        assert!(!is_lossy(&thin));
         assert!(!lossy(8600, 163) && !lossy(60, 20) && !lossy(0, 0));
     }
 
