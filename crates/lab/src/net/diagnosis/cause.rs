@@ -8,7 +8,7 @@
 //!           window that is not scaled. One that shrinks belongs to a program that reads too slowly.
 //! Full      a stream that no end limits, and that keeps a queue on the path filled or reaches the rate of
 //!           the path, has all that the path carries, unless another stream in its direction is faster.
-//!           Losses of up to 5 % belong to that.
+//!           Losses of up to 14 % belong to that.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
