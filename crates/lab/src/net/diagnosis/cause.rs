@@ -220,8 +220,8 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
     }
     // The rate of the path is that to the server.
     let rate = evidence.path.rate_mbps;
-    let window = evidence.windows.map(|windows| windows.max_bytes).max(evidence.info.snd_wnd);
-    let most = window.map_or(BURST_WINDOW_BYTES, |bytes| BURST_WINDOW_BYTES.min(f64::from(bytes) / 2.0));
+    let most = largest_window(evidence)
+        .map_or(BURST_WINDOW_BYTES, |bytes| BURST_WINDOW_BYTES.min(f64::from(bytes) / 2.0));
     let most = most.min(f64::from(evidence.given.send_bytes) / 4.0);
     let is_measured = rate * evidence.path.round_trip_us / 8.0 <= most;
     let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
@@ -236,6 +236,11 @@ fn is_clamped(evidence: &Evidence) -> bool {
     is_small && !evidence.given.congestion.starts_with("bbr")
 }
 
+/// Returns the largest window that the peer is known to have offered, bytes.
+fn largest_window(evidence: &Evidence) -> Option<u32> {
+    evidence.windows.map(|windows| windows.max_bytes).max(evidence.info.snd_wnd)
+}
+
 /// Returns the bytes that a stream carries in each round trip of the path.
 fn carried_bytes(evidence: &Evidence) -> f64 {
     evidence.mbps() * evidence.path.round_trip_us / 8.0
@@ -243,9 +248,8 @@ fn carried_bytes(evidence: &Evidence) -> f64 {
 
 /// Returns whether a stream carries a whole window in each round trip of the path.
 fn carries_window(evidence: &Evidence) -> bool {
-    let window = evidence.windows.map(|windows| windows.max_bytes).max(evidence.info.snd_wnd);
     let is_whole = |bytes: u32| bytes > 0 && carried_bytes(evidence) >= WHOLE_WINDOW * f64::from(bytes);
-    evidence.pattern.is_stream() && window.is_some_and(is_whole)
+    evidence.pattern.is_stream() && largest_window(evidence).is_some_and(is_whole)
 }
 
 /// Returns whether the window kept its size; `None` if that is not known. A stream over a small buffer that
@@ -445,7 +449,7 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let full = full_segment(evidence);
     let part = 100.0 * shares.window;
     let delayed = evidence.receiver.counters.get("DelayedACKs");
-    let largest = evidence.windows.map_or(window, |windows| windows.max_bytes.max(window));
+    let largest = largest_window(evidence).map_or(window, |bytes| bytes.max(window));
     // A window that was larger has shrunk, because its program does not read. Acknowledgements that were
     // delayed would leave less than a window for each round trip.
     if largest < 2 * full && delayed > 0 && !carries_window(evidence) {
