@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 use two_hosts::script::delayed;
-use two_hosts::{FAR, Folder, Network, Server, kiban, run};
+use two_hosts::{FAR, Folder, Network, Server, kiban, nft, run};
 
 /// How long a host is stopped, and how long it runs in between.
 const STOPPED: Duration = Duration::from_millis(600);
@@ -71,10 +71,6 @@ fn lossy(side: &str, lengths: &str) -> bool {
     let rule = format!("iifname \"wire\" meta length {lengths} numgen random mod 20 == 0 drop");
     let chain = format!("chain c {{ type filter hook input priority 0; {rule}; }}");
     nft(side, &format!("add table inet t; table inet t {{ {chain}; }}"))
-}
-
-fn nft(side: &str, script: &str) -> bool {
-    run(Command::new("ip").args(["netns", "exec", side, "nft", script]))
 }
 
 #[test]

@@ -8,12 +8,7 @@ mod two_hosts;
 
 use serde_json::Value;
 use std::process::Command;
-use two_hosts::{FAR, Folder, Network, Server, kiban, run};
-
-/// Runs a script of nft in a namespace; returns false if there is no nft.
-fn nft(side: &str, script: &str) -> bool {
-    run(Command::new("ip").args(["netns", "exec", side, "nft", script]))
-}
+use two_hosts::{FAR, Folder, Network, Server, kiban, nft, run};
 
 /// Replaces the rules for packets at a hook of a namespace; without nft, prints a message and returns false.
 fn rule(side: &str, hook: &str, rule: &str) -> bool {

@@ -31,7 +31,7 @@ fn bucket(side: &str, rate: &str, latency: &str) -> bool {
 /// there is no nft.
 fn nft(side: &str, hook: &str, rule: &str) -> bool {
     let script = format!("table inet t {{ chain c {{ type filter hook {hook} priority mangle; {rule} }}; }}");
-    run(Command::new("ip").args(["netns", "exec", side, "nft", &script]))
+    two_hosts::nft(side, &script)
 }
 
 /// Measures from the first namespace to the server in the second.

@@ -84,6 +84,12 @@ pub(crate) fn run(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
+/// Runs a script of nft in a namespace; returns false if there is no nft.
+#[allow(dead_code, reason = "not every test that uses this module filters packets")]
+pub(crate) fn nft(side: &str, script: &str) -> bool {
+    run(Command::new("ip").args(["netns", "exec", side, "nft", script]))
+}
+
 fn ip(arguments: &[&str]) -> bool {
     run(Command::new("ip").args(arguments))
 }
