@@ -60,6 +60,8 @@ fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
         no_delay: true,
         mss_bytes: None,
         congestion: None,
+        connections: 1,
+        opposite: 0,
         seconds: 0.2,
     }
 }
@@ -211,6 +213,38 @@ fn trials_return_results_and_evidence_of_both_ends() {
     assert_eq!(described.validate(&point), Ok(()));
     let refused = described.trial(&point, 1).expect_err("there is no session");
     assert!(refused.to_string().contains("kiban lab sweep HOST"), "{refused}");
+}
+
+#[test]
+fn several_connections_run_at_once_in_both_directions() {
+    let server = Running::start(Limits { sessions: 5, ..Limits::default() }, "127.0.0.0/8");
+    let network = Network::with(server.session());
+    for pattern in [Pattern::Stream, Pattern::StreamBack, Pattern::WriteReadBack] {
+        let together = Setup { connections: 3, opposite: 2, ..setup(pattern, 10_000) };
+        let metrics = network.trial(&together.point("127.0.0.1"), 0).expect("measured");
+        let evidence: Evidence = serde_json::from_value(metrics.evidence.clone()).expect("evidence");
+        let beside = evidence.beside.as_ref().expect("four others");
+        let mut rates = beside.same_mbps.clone();
+        rates.push(evidence.mbps());
+        assert_eq!((rates.len(), beside.opposite_mbps.len(), evidence.connections()), (3, 2, 5));
+        assert!(rates.iter().chain(&beside.opposite_mbps).all(|mbps| *mbps > 0.0), "{rates:?} {beside:?}");
+        let sum: f64 = rates.iter().sum();
+        let figure = |name: &str| metrics.figures.get(name).copied();
+        assert!((figure("mbps").expect("a rate") - sum).abs() < 1e-6 * sum);
+        assert_eq!(figure("slowest_mbps"), rates.iter().copied().reduce(f64::min));
+        assert_eq!(figure("opposite_mbps"), Some(beside.opposite_mbps.iter().sum()));
+        let exchanges = figure("transactions_per_second");
+        assert_eq!(exchanges.is_some(), !pattern.is_stream());
+        assert!(exchanges.is_none_or(|rate| (rate * 0.08 - sum).abs() < 1e-6 * sum), "{exchanges:?}");
+    }
+    // Points with fewer connections follow, and a point with too many says how to have more.
+    let alone = network.trial(&setup(Pattern::Stream, 10_000).point("127.0.0.1"), 0).expect("measured");
+    assert!(!alone.figures.contains_key("slowest_mbps") && !alone.figures.contains_key("opposite_mbps"));
+    let too_many = Setup { connections: 6, ..setup(Pattern::Stream, 10_000) };
+    match network.trial(&too_many.point("127.0.0.1"), 0) {
+        Err(Failure::Impossible(why)) => assert!(why.contains("--sessions"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

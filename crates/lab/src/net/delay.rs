@@ -139,6 +139,8 @@ fn round_trips(
         no_delay: true,
         mss_bytes: None,
         congestion: None,
+        connections: 1,
+        opposite: 0,
         seconds: 1.0,
     };
     let work = Work::Reply { message_bytes: bytes, reply_bytes: bytes };

@@ -22,6 +22,10 @@ pub struct Grid {
     pub mss: Vec<u32>,
     /// Congestion control algorithms; `system` is the system's default.
     pub congestion: Vec<String>,
+    /// Connections at once.
+    pub connections: Vec<u32>,
+    /// Connections in the opposite direction at the same time.
+    pub opposite: Vec<u32>,
     /// The time for which each point is measured, s.
     pub seconds: f64,
 }
@@ -60,6 +64,8 @@ impl Grid {
             no_delay: vec![false],
             mss: vec![0],
             congestion: vec![SYSTEM.to_owned()],
+            connections: vec![1],
+            opposite: vec![0],
             seconds: if has_exchanges { EXCHANGES_SECONDS } else { STREAMS_SECONDS },
         }
     }
@@ -68,7 +74,7 @@ impl Grid {
     pub fn plan(&self, host: &str) -> Plan {
         let counts = |list: &[u32]| list.iter().map(|count| Value::Count((*count).into())).collect();
         let words = |list: Vec<&str>| list.into_iter().map(|word| Value::Word(word.to_owned())).collect();
-        let parameters: [(&str, Vec<Value>); 8] = [
+        let parameters: [(&str, Vec<Value>); 10] = [
             ("host", words(vec![host])),
             ("message_bytes", counts(&self.messages)),
             ("buffer_bytes", counts(&self.buffers)),
@@ -76,6 +82,8 @@ impl Grid {
             ("no_delay", self.no_delay.iter().copied().map(Value::Flag).collect()),
             ("mss_bytes", counts(&self.mss)),
             ("congestion", words(self.congestion.iter().map(String::as_str).collect())),
+            ("connections", counts(&self.connections)),
+            ("opposite", counts(&self.opposite)),
             ("seconds", vec![Value::Figure(self.seconds)]),
         ];
         let once = |values: Vec<Value>| {
@@ -111,6 +119,8 @@ impl Grid {
             ("nagle", list(&nagle), "on"),
             ("mss", list(&self.mss), "0"),
             ("congestion", list(&self.congestion), SYSTEM),
+            ("connections", list(&self.connections), "1"),
+            ("opposite", list(&self.opposite), "0"),
             ("seconds", self.seconds.to_string(), "0.5"),
         ] {
             if values != default {
@@ -130,6 +140,10 @@ impl Grid {
             };
             values(name).filter_map(count).collect::<Vec<u32>>()
         };
+        // Runs of earlier versions do not have these parameters.
+        let or = |name: &str, default| {
+            if plan.parameters.contains_key(name) { counts(name) } else { vec![default] }
+        };
         let words = |name: &str| {
             let word = |value: &Value| if let Value::Word(word) = value { Some(word.clone()) } else { None };
             values(name).filter_map(word).collect::<Vec<String>>()
@@ -142,6 +156,8 @@ impl Grid {
             no_delay: values("no_delay").filter_map(flag).collect(),
             mss: counts("mss_bytes"),
             congestion: words("congestion"),
+            connections: or("connections", 1),
+            opposite: or("opposite", 0),
             seconds: plan.trial(0).point.figure("seconds")?,
         };
         let host = words("host").pop().filter(|_| plan.question == QUESTION)?;
@@ -151,24 +167,35 @@ impl Grid {
     /// Returns the groups. The settings of a group are those that the cells of one map share; message length
     /// and buffer size are left open.
     pub fn groups(&self) -> Vec<Setup> {
-        let mut groups = Vec::new();
-        for pattern in &self.patterns {
-            for no_delay in &self.no_delay {
-                for mss in &self.mss {
-                    for congestion in &self.congestion {
-                        groups.push(Setup {
-                            pattern: *pattern,
-                            message_bytes: 1,
-                            buffer_bytes: None,
-                            no_delay: *no_delay,
-                            mss_bytes: (*mss > 0).then_some(*mss),
-                            congestion: (congestion != SYSTEM).then(|| congestion.clone()),
-                            seconds: self.seconds,
-                        });
-                    }
-                }
-            }
+        let mut groups = vec![Setup {
+            pattern: Pattern::WriteWriteRead,
+            message_bytes: 1,
+            buffer_bytes: None,
+            no_delay: false,
+            mss_bytes: None,
+            congestion: None,
+            connections: 1,
+            opposite: 0,
+            seconds: self.seconds,
+        }];
+        /// Repeats each group with each value of one more setting.
+        fn by<T>(groups: &mut Vec<Setup>, values: &[T], set: impl Fn(&mut Setup, &T)) {
+            let with = |group: &Setup, value: &T| {
+                let mut group = group.clone();
+                set(&mut group, value);
+                group
+            };
+            let all = groups.iter().flat_map(|group| values.iter().map(|value| with(group, value)));
+            *groups = all.collect();
         }
+        by(&mut groups, &self.patterns, |group, pattern| group.pattern = *pattern);
+        by(&mut groups, &self.no_delay, |group, no_delay| group.no_delay = *no_delay);
+        by(&mut groups, &self.mss, |group, mss| group.mss_bytes = (*mss > 0).then_some(*mss));
+        by(&mut groups, &self.congestion, |group, name| {
+            group.congestion = (name != SYSTEM).then(|| name.clone());
+        });
+        by(&mut groups, &self.connections, |group, count| group.connections = *count);
+        by(&mut groups, &self.opposite, |group, count| group.opposite = *count);
         groups
     }
 
@@ -191,6 +218,8 @@ mod tests {
             no_delay: vec![true, false],
             mss: vec![0, 1400],
             congestion: vec![SYSTEM.to_owned(), "bbr".to_owned()],
+            connections: vec![1, 4],
+            opposite: vec![0, 1],
             seconds: 1.0,
         };
         let plan = grid.plan("192.0.2.1");
@@ -247,6 +276,8 @@ mod tests {
             no_delay: vec![false; 3],
             mss: vec![0],
             congestion: vec!["bbr".to_owned(), "bbr".to_owned()],
+            connections: vec![1],
+            opposite: vec![0],
             seconds: 0.5,
         };
         assert_eq!(grid.plan("h").trials(), 1);
@@ -261,12 +292,14 @@ mod tests {
             no_delay: vec![false],
             mss: vec![0],
             congestion: vec![SYSTEM.to_owned()],
+            connections: vec![1],
+            opposite: vec![0],
             seconds: 0.5,
         };
         assert_eq!(grid.command("h"), "kiban lab sweep h --messages 100,1000 --buffers 0");
-        (grid.no_delay, grid.seconds) = (vec![false, true], 2.0);
-        let expected =
-            "kiban lab sweep h --board b --messages 100,1000 --buffers 0 --nagle on,off --seconds 2";
+        (grid.no_delay, grid.seconds, grid.connections) = (vec![false, true], 2.0, vec![1, 4]);
+        let expected = "kiban lab sweep h --board b --messages 100,1000 --buffers 0 --nagle on,off \
+                        --connections 1,4 --seconds 2";
         assert_eq!(grid.command("h over board b"), expected);
     }
 }

@@ -11,10 +11,11 @@ use crate::engine::{
 };
 use crate::heat::Best;
 use crate::net::diagnosis::findings::Findings;
-use crate::net::trial::evidence::Evidence;
-use crate::net::trial::run::run;
+use crate::net::trial::evidence::{Beside, Evidence};
 use crate::net::trial::setup::{PARAMETERS, QUESTION, SYSTEM, Setup};
 use crate::net::trial::task::Task;
+use crate::net::trial::together::run_together;
+use crate::table::counted;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ impl Network {
     }
 }
 
-const METRICS: [Metric; 6] = [
+const METRICS: [Metric; 8] = [
     Metric {
         name: "transactions_per_second",
         what: "exchanges of a message and its reply",
@@ -39,6 +40,18 @@ const METRICS: [Metric; 6] = [
         best: Best::High,
     },
     Metric { name: "mbps", what: "throughput of the payload", unit: "Mbit/s", best: Best::High },
+    Metric {
+        name: "slowest_mbps",
+        what: "throughput of the slowest connection",
+        unit: "Mbit/s",
+        best: Best::High,
+    },
+    Metric {
+        name: "opposite_mbps",
+        what: "throughput in the opposite direction at the same time",
+        unit: "Mbit/s",
+        best: Best::High,
+    },
     Metric { name: "p50_us", what: "median duration of an exchange", unit: "us", best: Best::Low },
     Metric { name: "max_us", what: "duration of the longest exchange", unit: "us", best: Best::Low },
     Metric {
@@ -84,7 +97,9 @@ impl Question for Network {
         };
         let clock = session.clock();
         let (evidence, _) =
-            session.with(|client, path| run(Task { client, path, setup: &setup, clock, captured: false }))?;
+            session.with_others(setup.connections + setup.opposite - 1, |client, others, path| {
+                run_together(Task { client, path, setup: &setup, clock, captured: false }, others)
+            })?;
         Ok(metrics(&evidence))
     }
 
@@ -97,6 +112,9 @@ impl Question for Network {
             ("buffer_bytes", Value::Count(0)) => Some(SYSTEM.to_owned()),
             ("mss_bytes", Value::Count(0)) => Some("of the path".to_owned()),
             ("pattern", Value::Word(pattern)) => Some(pattern.clone()),
+            ("connections", Value::Count(count)) => Some(counted(*count, "connection")),
+            ("opposite", Value::Count(0)) => Some("none in the opposite direction".to_owned()),
+            ("opposite", Value::Count(count)) => Some(format!("{count} in the opposite direction")),
             ("no_delay", Value::Flag(no_delay)) => {
                 Some(format!("Nagle {}", if *no_delay { "off" } else { "on" }))
             }
@@ -113,11 +131,19 @@ const ASKED_BY: &str = "kiban lab sweep HOST";
 
 /// Returns the metrics of a record.
 fn metrics(evidence: &Evidence) -> Metrics {
-    let mut figures = vec![("mbps", evidence.mbps())];
+    let mut figures = vec![("mbps", evidence.total_mbps())];
+    if let Some(Beside { same_mbps, opposite_mbps }) = &evidence.beside {
+        if !same_mbps.is_empty() {
+            figures.push(("slowest_mbps", same_mbps.iter().copied().fold(evidence.mbps(), f64::min)));
+        }
+        if !opposite_mbps.is_empty() {
+            figures.push(("opposite_mbps", opposite_mbps.iter().sum()));
+        }
+    }
     match &evidence.exchanges {
         None => figures.push(("sent_again", evidence.retransmits() as f64)),
         Some(exchanges) => figures.extend([
-            ("transactions_per_second", exchanges.count as f64 / evidence.seconds.max(1e-9)),
+            ("transactions_per_second", evidence.total_mbps() / (f64::from(evidence.message_bytes) * 8e-6)),
             ("p50_us", exchanges.p50_us),
             ("max_us", exchanges.max_us),
             ("stalled_part", exchanges.stalled_part),

@@ -14,6 +14,7 @@ use crate::remote::admission::Token;
 use crate::remote::client::Client;
 use crate::remote::protocol::{Welcome, Work};
 use crate::remote::tcp::TcpStack;
+use kiban_base::Instant;
 use kiban_os::Clock;
 use kiban_os::lock;
 use std::io::{self, Read, Write};
@@ -27,6 +28,9 @@ const ROUND_TRIPS: u64 = 20;
 /// The burst that measures the rate: bytes of a message, and the number of messages, each of which the server
 /// acknowledges with a reply.
 const PROBE: (u32, usize) = (32 << 10, 8);
+
+/// How long further clients are kept without being used.
+const OTHERS_IDLE: Duration = Duration::from_secs(30);
 
 /// A session with a host.
 pub struct Session {
@@ -42,6 +46,8 @@ pub struct Session {
 struct Open {
     client: Client,
     path: Path,
+    /// Further clients, for trials of several connections, and when they were last used.
+    others: (Vec<Client>, Instant),
 }
 
 impl Session {
@@ -80,21 +86,49 @@ impl Session {
     /// # Errors
     /// Returns the errors of `act`, or of [`Client::connect`].
     pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
+        self.with_others(0, |client, _, path| act(client, path))
+    }
+
+    /// Like [`Session::with`], with this many further clients, each of which has a session with the server.
+    ///
+    /// # Errors
+    /// See [`Session::with`].
+    pub fn with_others<R>(
+        &self,
+        others: u32,
+        act: impl FnOnce(&mut Client, &mut [Client], &Path) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         let mut open = lock(&self.open);
         // The client is taken out of `self`, so that it is not reused if `act` panics.
         let mut opened = match open.take() {
             Some(opened) => opened,
             None => {
-                let mut client = Client::connect(&self.tcp, &self.host, self.port, &self.token)?;
+                let mut client = self.connect()?;
                 let path = self.advised(look(&mut client, self.clock))?;
-                Open { client, path }
+                Open { client, path, others: (Vec::new(), self.clock.now()) }
             }
         };
-        let done = act(&mut opened.client, &opened.path);
+        let Open { client, path, others: (further, used) } = &mut opened;
+        // The server ends sessions that are idle for too long.
+        if self.clock.now().since(*used) > OTHERS_IDLE {
+            further.clear();
+        }
+        let mut done = Ok(());
+        while done.is_ok() && further.len() < others as usize {
+            done = self.connect().map(|client| further.push(client));
+        }
+        let done = done.and_then(|()| act(client, &mut further[..others as usize], path));
+        if others > 0 {
+            *used = self.clock.now();
+        }
         if !matches!(done, Err(Failure::Lost(_))) {
             *open = Some(opened);
         }
         self.advised(done)
+    }
+
+    fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.tcp, &self.host, self.port, &self.token)
     }
 
     /// Adds what to do to the failure of a connection on which no data moved.
@@ -119,6 +153,8 @@ fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
         no_delay: true,
         mss_bytes: None,
         congestion: None,
+        connections: 1,
+        opposite: 0,
         seconds: 0.01,
     };
     let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };

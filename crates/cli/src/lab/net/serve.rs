@@ -64,8 +64,8 @@ pub(crate) struct Serve {
     /// Allow connections only from these addresses; can be repeated.
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     allow: Vec<IpNet>,
-    /// Maximum number of concurrent sessions.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Maximum number of concurrent sessions; a sweep has one for each of its connections.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1000))]
     sessions: u32,
     /// Maximum duration of a trial, in seconds.
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]

@@ -29,6 +29,8 @@ use std::time::Duration;
         \n  kiban lab sweep HOST --pattern stream,stream-back --out streams   bulk transfers in both directions\
         \n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\
         \n  kiban lab sweep HOST --both-directions           also with messages from HOST, side by side\
+        \n  kiban lab sweep HOST --pattern stream --connections 1,4,16   do several streams fill the path?\
+        \n  kiban lab sweep HOST --pattern stream --both-directions --opposite 0,1   alone, and both at once\
         \n  kiban lab sweep HOST --pattern stream --slow-below 10Mbit/s\
         \n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\
         \n  kiban lab sweep 10.9.0.1 --board lab             over the TCP of the running board lab\
@@ -56,7 +58,7 @@ pub(crate) struct SweepHost {
     /// Write pattern; one map for each.
     #[arg(long, value_enum, default_value = "write-write-read", value_delimiter = ',')]
     pattern: Vec<PatternName>,
-    /// Measure each pattern in both directions, and show them side by side.
+    /// Measure each pattern in both directions, one after the other, and show them side by side.
     #[arg(long)]
     both_directions: bool,
     /// Rate below which a stream is slow, such as 10Mbit/s [default: a quarter of the best stream in either
@@ -72,6 +74,12 @@ pub(crate) struct SweepHost {
     /// Congestion control algorithms; one map for each.
     #[arg(long, default_value = SYSTEM, value_name = "NAMES", value_delimiter = ',')]
     congestion: Vec<String>,
+    /// Connections at once; figures are those of all of them together; one map for each count.
+    #[arg(long, default_value = "1", value_name = "LIST", value_parser = connections)]
+    connections: Numbers,
+    /// Connections in the opposite direction at the same time; one map for each count.
+    #[arg(long, default_value = "0", value_name = "LIST")]
+    opposite: Numbers,
     /// Duration of each point, in seconds [default: 0.5; 2 if all patterns are streams].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
@@ -154,6 +162,11 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn connections(text: &str) -> Result<Numbers, String> {
+    let numbers: Numbers = text.parse()?;
+    if numbers.0.contains(&0) { Err("must be 1 or more".to_owned()) } else { Ok(numbers) }
+}
+
 fn cores(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(cores) if (0.0..=10_000.0).contains(&cores) => Ok(cores),
@@ -178,6 +191,8 @@ impl SweepHost {
             no_delay: self.nagle.iter().map(|nagle| nagle.no_delay()).collect(),
             mss: self.mss.0.clone(),
             congestion: self.congestion.clone(),
+            connections: self.connections.0.clone(),
+            opposite: self.opposite.0.clone(),
             seconds: self.seconds.unwrap_or(usual.seconds),
         };
         let options = Options {

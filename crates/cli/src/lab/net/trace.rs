@@ -75,6 +75,8 @@ impl TraceHost {
             no_delay: self.nagle.no_delay(),
             mss_bytes: some(self.mss),
             congestion: self.congestion.clone(),
+            connections: 1,
+            opposite: 0,
             seconds: self.seconds,
         };
         let session = self.key.session(&self.host, None)?;

@@ -217,6 +217,8 @@ mod tests {
             no_delay: false,
             mss_bytes: None,
             congestion: None,
+            connections: 1,
+            opposite: 0,
             seconds: 0.5,
         }
     }

@@ -4,7 +4,7 @@
 //!            algorithm is on: the body is held back while the header is unacknowledged. The segment size is
 //!            limited by the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer
 //!            advertised (Linux), which depends on the requested buffer.
-//! Streams    at most one window is sent per round trip. If that allows less than the rate below which
+//! Streams    each connection sends at most one window per round trip. If that allows less than the rate below which
 //!            streams are slow, the buffer is the limit.
 //! Limits     the rule describes Linux. A receiver may round its window to whole segments, so cells next to
 //!            the boundary may be predicted wrongly. In a map of 117 cells at MTU 9180, 4 predictions were
@@ -33,7 +33,8 @@ pub fn should_be_slow(setup: &Setup, path: &Path, slow_mbps: f64) -> bool {
             !setup.no_delay && writes.len() > 1 && last < segment_bytes(setup, path)
         }
         Pattern::Stream | Pattern::StreamBack => setup.buffer_bytes.is_some_and(|bytes| {
-            f64::from(bytes.max(WINDOW_BYTES_MIN)) * 8.0 / path.round_trip_us.max(1.0) < slow_mbps
+            let windows = f64::from(setup.connections) * f64::from(bytes.max(WINDOW_BYTES_MIN));
+            windows * 8.0 / path.round_trip_us.max(1.0) < slow_mbps
         }),
     }
 }
@@ -57,6 +58,8 @@ mod tests {
             no_delay: false,
             mss_bytes: None,
             congestion: None,
+            connections: 1,
+            opposite: 0,
             seconds: 0.5,
         }
     }
@@ -100,5 +103,6 @@ mod tests {
         // One window of 20 kB per round trip of 20 ms is 8 Mbit/s.
         assert!(should_be_slow(&stream(20_000), &path, 10.0));
         assert!(!should_be_slow(&stream(20_000), &path, 7.5));
+        assert!(!should_be_slow(&Setup { connections: 2, ..stream(20_000) }, &path, 10.0));
     }
 }

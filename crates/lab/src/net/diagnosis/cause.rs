@@ -17,6 +17,7 @@
 use crate::net::trial::evidence::{Evidence, Exchanges, Shares};
 use crate::net::trial::transactions::SLOW_PART;
 use crate::table::counted;
+use kiban_measure::Counters;
 use serde::{Deserialize, Serialize};
 
 /// The fewest segments of a stream whose losses are judged, and the share of retransmissions: one of this
@@ -148,7 +149,7 @@ pub struct Explanation {
 pub fn is_slow(evidence: &Evidence, slow_mbps: f64) -> bool {
     match &evidence.exchanges {
         Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
-        None => evidence.mbps() < slow_mbps,
+        None => evidence.total_mbps() < slow_mbps,
     }
 }
 
@@ -178,7 +179,12 @@ pub(super) fn lost_percent(evidence: &Evidence) -> Option<f64> {
 /// Returns how many segments were retransmitted needlessly. A duplicate SACK reports a segment that had
 /// arrived: an acknowledgement was lost, not the segment (RFC 2883).
 fn needless(evidence: &Evidence) -> u64 {
-    evidence.counters.get("TCPDSACKRecv").min(evidence.retransmits())
+    count(evidence, &evidence.counters, "TCPDSACKRecv").min(evidence.retransmits())
+}
+
+/// Returns the measured connection's part of a counter, which counts all connections of a host.
+fn count(evidence: &Evidence, counters: &Counters, name: &str) -> u64 {
+    counters.get(name).div_ceil(evidence.connections())
 }
 
 /// Returns whether a stream is limited by the window that the receiver's system offers on its own, or by the
@@ -200,7 +206,7 @@ pub(in crate::net) fn is_system_bound(evidence: &Evidence) -> bool {
 /// Returns the evidence that a stream has all that the path carries; `None` if it may not. `best_mbps` is the
 /// best known rate in its direction.
 fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
-    if best_mbps > OTHERS_MAX * evidence.mbps() {
+    if best_mbps > OTHERS_MAX * evidence.total_mbps() {
         return None;
     }
     let shares = evidence.shares().filter(|_| evidence.pattern.is_stream() && !is_lossy(evidence))?;
@@ -210,7 +216,7 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
     if is_window_full(evidence, shares) || is_send_buffer_full(evidence, shares) || shares.busy < 0.7 {
         return None;
     }
-    let mbps = evidence.mbps();
+    let mbps = evidence.total_mbps();
     if let Some((least_ms, queue_ms)) = queue(evidence) {
         return Some(format!(
             "{mbps:.2} Mbit/s keep a queue on the path filled: the RTT is {:.1} ms, {queue_ms:.1} ms more than \
@@ -231,9 +237,10 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
 
 /// Returns whether something other than congestion control keeps the congestion window small, such as a
 /// `cwnd` of the route: without a loss, none makes it smaller than the initial one (RFC 6928), except BBR.
+/// If several connections share the path, the window of each may be small.
 fn is_clamped(evidence: &Evidence) -> bool {
     let is_small = evidence.info.snd_cwnd < INITIAL_WINDOW && evidence.retransmits() == 0;
-    is_small && !evidence.given.congestion.starts_with("bbr")
+    is_small && evidence.connections() == 1 && !evidence.given.congestion.starts_with("bbr")
 }
 
 /// Returns the largest window that the peer is known to have offered, bytes.
@@ -326,7 +333,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         return Some((Cause::Loss, because));
     }
     // Without a capture, the cause is reported only if all other evidence agrees.
-    let delayed = evidence.receiver.counters.get("DelayedACKs");
+    let delayed = count(evidence, &evidence.receiver.counters, "DelayedACKs");
     let is_held = evidence.capture.is_none()
         && evidence.pattern.is_in_two_writes()
         && !evidence.settings.no_delay
@@ -359,7 +366,7 @@ fn of_stream(evidence: &Evidence, best_mbps: f64) -> Found {
     let again = evidence.retransmits();
     let segments = evidence.segments().unwrap_or(0);
     let shares = evidence.shares();
-    let timeouts = evidence.counters.get("TCPTimeouts");
+    let timeouts = count(evidence, &evidence.counters, "TCPTimeouts");
     if let Some(because) = path_is_full(evidence, best_mbps) {
         return Some((Cause::PathFull, because));
     }
@@ -374,7 +381,7 @@ fn of_stream(evidence: &Evidence, best_mbps: f64) -> Found {
         return Some((Cause::Loss, because));
     }
     // Estimate the time in stalls, with one delayed acknowledgement per stalled write.
-    let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
+    let delayed = count(evidence, &evidence.receiver.counters, "DelayedACKs") as f64;
     let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
     let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
     let shares = shares?;
@@ -548,7 +555,7 @@ fn what_there_is(evidence: &Evidence) -> String {
                 100.0 * shares.send_buffer
             )
         });
-    let counts = |counters: &kiban_measure::Counters| {
+    let counts = |counters: &Counters| {
         let words: Vec<String> = counters.0.iter().map(|(name, count)| format!("{name} {count}")).collect();
         words.join(", ")
     };
@@ -581,7 +588,7 @@ pub(super) mod tests {
     use crate::net::trial::path::Path;
     use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
-    use kiban_measure::{Counters, Settings, TcpInfo};
+    use kiban_measure::{Settings, TcpInfo};
 
     fn counters(list: &[(&str, u64)]) -> Counters {
         Counters(list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
@@ -643,6 +650,7 @@ pub(super) mod tests {
             exchanges: None,
             capture: None,
             windows: None,
+            beside: None,
         }
     }
 

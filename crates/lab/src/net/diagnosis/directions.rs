@@ -147,6 +147,8 @@ mod tests {
         Map {
             title: title.into(),
             pattern,
+            connections: 1,
+            opposite: 0,
             slow_below: None,
             unit: "exchanges/s".into(),
             messages: vec![100, 1000],

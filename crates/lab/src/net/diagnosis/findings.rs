@@ -115,7 +115,7 @@ impl Sweep {
         let all = self.records.values().map(|measured| &measured.evidence);
         let streams = all.filter(|evidence| evidence.pattern.is_stream());
         streams
-            .map(|evidence| (evidence.mbps(), evidence.pattern))
+            .map(|evidence| (evidence.total_mbps(), evidence.pattern))
             .max_by(|one, other| one.0.total_cmp(&other.0))
     }
 
@@ -127,7 +127,7 @@ impl Sweep {
 
     /// Returns the best rate of all trials, Mbit/s.
     fn best_mbps(&self) -> f64 {
-        self.records.values().map(|measured| measured.evidence.mbps()).fold(0.0, f64::max)
+        self.records.values().map(|measured| measured.evidence.total_mbps()).fold(0.0, f64::max)
     }
 }
 
@@ -141,9 +141,12 @@ impl Findings {
         let manifest = Manifest::read(dir)?;
         let Some((host, grid)) = Grid::of(&manifest.plan) else { return Ok(None) };
         let records: Vec<Record> = Records::read(dir, &manifest)?.in_order(&manifest).collect();
-        let measured = |record: &Record| Some((record.point.to_string(), Measured::of(record)?));
+        // The points of earlier versions have fewer parameters.
+        let point = |record: &Record| Some(Setup::of(&record.point).ok()?.point(&host).to_string());
+        let measured = |record: &Record| Some((point(record)?, Measured::of(record)?));
         let command = grid.command(&host);
-        let mut sweep = Sweep { host, grid, records: records.iter().filter_map(measured).collect() };
+        let by_point = records.iter().filter_map(measured).collect();
+        let mut sweep = Sweep { host, grid, records: by_point };
         let first = records.iter().find_map(|record| Some((record, Measured::of(record)?.evidence)));
         let Some((record, first)) = first else { return Ok(None) };
         let mut findings = Findings {
@@ -179,7 +182,7 @@ impl Findings {
         let records = sweep.records.values().map(|measured| &measured.evidence);
         let alike = records.filter(|evidence| evidence.pattern == pattern);
         Judge {
-            best_mbps: alike.map(Evidence::mbps).fold(0.0, f64::max),
+            best_mbps: alike.map(Evidence::total_mbps).fold(0.0, f64::max),
             slow_mbps: self.streams_slow_below.mbps(best),
             predicted_mbps: self.streams_slow_below.mbps(best.max(self.path.rate_mbps)),
             is_lossy: sweep.is_lossy(pattern),
@@ -234,6 +237,8 @@ impl Findings {
             self.maps.push(Map {
                 title: title(&group),
                 pattern: group.pattern,
+                connections: group.connections,
+                opposite: group.opposite,
                 slow_below: group.pattern.is_stream().then(|| self.threshold(sweep)),
                 unit: unit(group.pattern).to_owned(),
                 messages: grid.messages,
@@ -266,7 +271,7 @@ impl Findings {
         let predicted_slow = should_be_slow(setup, &self.path, judge.predicted_mbps);
         let mut cell = Cell { predicted_slow, ..Cell::default() };
         let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
-        (cell.figure, cell.mbps) = (Some(*figure), evidence.mbps());
+        (cell.figure, cell.mbps) = (Some(*figure), evidence.total_mbps());
         cell.lost_percent = lost_percent(evidence);
         match judge.verdict(evidence) {
             Some(Judged::Slow(explanation)) => {
@@ -454,7 +459,7 @@ fn title(group: &Setup) -> String {
     if let Some(name) = &group.congestion {
         title += &format!(", {name}");
     }
-    title
+    title + &group.count_words()
 }
 
 #[cfg(test)]

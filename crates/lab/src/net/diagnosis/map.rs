@@ -46,6 +46,10 @@ pub struct Map {
     pub title: String,
     /// How the client wrote.
     pub pattern: Pattern,
+    /// Connections at once.
+    pub connections: u32,
+    /// Connections in the opposite direction at the same time.
+    pub opposite: u32,
     /// The rate below which a stream is slow, in words; `None` for exchanges, which are slow if they stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_below: Option<String>,
@@ -221,6 +225,8 @@ mod tests {
         Map {
             title: "Nagle on".into(),
             pattern: Pattern::WriteWriteRead,
+            connections: 1,
+            opposite: 0,
             slow_below: None,
             unit: "exchanges/s".into(),
             messages: vec![1000, 2000],

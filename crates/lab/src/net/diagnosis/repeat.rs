@@ -118,7 +118,7 @@ impl Rounds {
 
     /// Returns the best rate with the remedy, Mbit/s; zero before the first round.
     pub(super) fn best_mbps(&self) -> f64 {
-        self.results.iter().map(|[_, after]| after.evidence.mbps()).fold(0.0, f64::max)
+        self.results.iter().map(|[_, after]| after.evidence.total_mbps()).fold(0.0, f64::max)
     }
 
     /// Returns the medians without the remedy and with it; `None` before the first round.
@@ -151,7 +151,7 @@ fn refuted(cause: Cause, rounds: &[[Measured; 2]], judge: &Judge) -> Option<Stri
                         readable(100.0 * exchanges.stalled_part)
                     )
                 }
-                None if after.evidence.mbps() < judge.slow_mbps => {
+                None if after.evidence.total_mbps() < judge.slow_mbps => {
                     format!("it is still below {} Mbit/s", readable(judge.slow_mbps))
                 }
                 None => "it is still limited".to_owned(),
@@ -206,6 +206,8 @@ mod tests {
             no_delay: false,
             mss_bytes: None,
             congestion: None,
+            connections: 1,
+            opposite: 0,
             seconds: 0.5,
         }
     }

@@ -139,6 +139,18 @@ pub struct Evidence {
     /// The receiver's window in the course of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
+    /// The connections that ran at the same time, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+}
+
+/// The connections of a trial besides the measured one.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Beside {
+    /// The throughput of each of the others in the same direction, Mbit/s.
+    pub same_mbps: Vec<f64>,
+    /// The throughput of each connection in the opposite direction, Mbit/s.
+    pub opposite_mbps: Vec<f64>,
 }
 
 /// The fractions of time for which a connection was limited by each cause, 0 to 1; `None` if the kernel does
@@ -154,7 +166,18 @@ pub struct Shares {
 }
 
 impl Evidence {
-    /// Returns the goodput, Mbit/s.
+    /// Returns the goodput of all connections in the direction of the measured one, Mbit/s.
+    pub fn total_mbps(&self) -> f64 {
+        self.mbps() + self.beside.as_ref().map_or(0.0, |beside| beside.same_mbps.iter().sum())
+    }
+
+    /// Returns the number of connections in both directions.
+    pub fn connections(&self) -> u64 {
+        let others = |beside: &Beside| beside.same_mbps.len() + beside.opposite_mbps.len();
+        1 + self.beside.as_ref().map_or(0, others) as u64
+    }
+
+    /// Returns the goodput of the measured connection, Mbit/s.
     pub fn mbps(&self) -> f64 {
         let bytes = match &self.exchanges {
             Some(exchanges) => exchanges.count as f64 * f64::from(self.message_bytes),

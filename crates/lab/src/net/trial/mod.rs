@@ -7,4 +7,5 @@ pub(in crate::net) mod run;
 pub mod setup;
 pub mod stream;
 pub(in crate::net) mod task;
+pub(in crate::net) mod together;
 pub mod transactions;

@@ -13,6 +13,9 @@ pub const HEADER_BYTES: u32 = 40;
 /// The parameter value that selects the system's default.
 pub const SYSTEM: &str = "system";
 
+/// The largest number of connections of a trial in each direction.
+const CONNECTIONS_MAX: u32 = 1000;
+
 /// A trial's parameters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
@@ -28,6 +31,10 @@ pub struct Setup {
     pub mss_bytes: Option<u32>,
     /// The congestion control; `None` leaves the system's default.
     pub congestion: Option<String>,
+    /// Connections with these settings at once, 1 or more.
+    pub connections: u32,
+    /// Connections in the opposite direction at the same time.
+    pub opposite: u32,
     /// The time to measure, s.
     pub seconds: f64,
 }
@@ -70,6 +77,8 @@ impl Setup {
             ("no_delay", Value::Flag(self.no_delay)),
             ("mss_bytes", count(self.mss_bytes)),
             ("congestion", Value::Word(self.congestion.clone().unwrap_or(SYSTEM.into()))),
+            ("connections", count(Some(self.connections))),
+            ("opposite", count(Some(self.opposite))),
             ("seconds", Value::Figure(self.seconds)),
         ]
         .into_iter()
@@ -89,6 +98,8 @@ impl Setup {
         let some = |count: u32| (count > 0).then_some(count);
         let pattern = point.word("pattern").and_then(Pattern::of);
         let congestion = point.word("congestion").ok_or_else(|| wrong("congestion must be a name"))?;
+        // Records of earlier versions do not have these parameters.
+        let or = |name: &str, default| if point.0.contains_key(name) { count(name) } else { Ok(default) };
         let setup = Setup {
             pattern: pattern.ok_or_else(|| {
                 let names: Vec<_> = Pattern::ALL.iter().map(|(_, name)| *name).collect();
@@ -99,10 +110,17 @@ impl Setup {
             no_delay: point.flag("no_delay").ok_or_else(|| wrong("no_delay must be true or false"))?,
             mss_bytes: some(count("mss_bytes")?),
             congestion: (congestion != SYSTEM).then(|| congestion.to_owned()),
+            connections: or("connections", 1)?,
+            opposite: or("opposite", 0)?,
             seconds: point.figure("seconds").ok_or_else(|| wrong("seconds must be a number"))?,
         };
         if setup.message_bytes == 0 {
             return Err(wrong("message_bytes must be at least 1"));
+        }
+        if !(1..=CONNECTIONS_MAX).contains(&setup.connections) || setup.opposite > CONNECTIONS_MAX {
+            return Err(wrong(&format!(
+                "connections must be 1 to {CONNECTIONS_MAX}, opposite 0 to {CONNECTIONS_MAX}"
+            )));
         }
         if !(0.01..=3600.0).contains(&setup.seconds) {
             return Err(wrong("seconds must be 0.01 to 3600"));
@@ -125,6 +143,18 @@ impl Setup {
         }
         if let Some(name) = &self.congestion {
             words += &format!(", {name}");
+        }
+        words + &self.count_words()
+    }
+
+    /// Returns how many connections there are, for the end of a title; empty for one.
+    pub(in crate::net) fn count_words(&self) -> String {
+        let mut words = String::new();
+        if self.connections > 1 {
+            words += &format!(", {} connections", self.connections);
+        }
+        if self.opposite > 0 {
+            words += &format!(", {} in the opposite direction at the same time", self.opposite);
         }
         words
     }
@@ -154,6 +184,16 @@ pub(in crate::net) static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|
             "congestion control algorithm; system: the system's default",
             Some(Value::Word(SYSTEM.into())),
         ),
+        parameter(
+            "connections",
+            "connections at once; figures are those of all of them together",
+            Some(Value::Count(1)),
+        ),
+        parameter(
+            "opposite",
+            "connections in the opposite direction at the same time",
+            Some(Value::Count(0)),
+        ),
         parameter("seconds", "duration of the measurement, seconds", Some(Value::Figure(0.5))),
     ]
 });
@@ -171,15 +211,23 @@ mod tests {
             no_delay: true,
             mss_bytes: None,
             congestion: Some("cubic".into()),
+            connections: 4,
+            opposite: 1,
             seconds: 0.5,
         };
         assert_eq!(Setup::of(&setup.point("h")), Ok(setup.clone()));
+        // A record of an earlier version.
+        let mut point = setup.point("h");
+        point.0.retain(|name, _| name != "connections" && name != "opposite");
+        assert_eq!(Setup::of(&point), Ok(Setup { connections: 1, opposite: 0, ..setup.clone() }));
         assert_eq!(setup.writes(), [40, 960]);
         assert_eq!(Setup { message_bytes: 40, ..setup.clone() }.writes(), [40]);
         assert_eq!(Setup { pattern: Pattern::WriteRead, ..setup.clone() }.writes(), [1000]);
         assert_eq!(Setup { pattern: Pattern::WriteWriteReadBack, ..setup.clone() }.writes(), [40, 960]);
         for bad in [
             Setup { message_bytes: 0, ..setup.clone() },
+            Setup { connections: 0, ..setup.clone() },
+            Setup { opposite: 1001, ..setup.clone() },
             Setup { seconds: 0.0, ..setup.clone() },
             Setup { seconds: f64::NAN, ..setup.clone() },
         ] {

@@ -130,6 +130,7 @@ impl Task<'_> {
             exchanges: None,
             capture: None,
             windows: None,
+            beside: None,
         }
     }
 }

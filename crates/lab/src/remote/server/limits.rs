@@ -47,7 +47,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            sessions: 4,
+            sessions: 32,
             trial_seconds: 60,
             session_seconds: 6 * 3600,
             idle_seconds: 120,

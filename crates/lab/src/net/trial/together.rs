@@ -1,0 +1,48 @@
+//! A trial of several connections at once: one is measured as in any other trial, the others run beside it.
+//!
+//! Sessions  each connection has a session of its own with the server, so that all have the same limits and
+//!           the same evidence.
+//! Evidence  that of the measured connection, and the throughput of each of the others.
+
+use super::evidence::{Beside, Evidence};
+use super::run::run;
+use super::setup::Setup;
+use super::task::{Done, Task};
+use crate::engine::Failure;
+use crate::remote::client::Client;
+use std::thread;
+
+/// Runs one trial, with a client for each connection besides the measured one: first those in its direction,
+/// then those in the opposite one.
+///
+/// # Errors
+/// Returns [`Failure`] if any of the connections fails.
+pub(in crate::net) fn run_together(task: Task<'_>, others: &mut [Client]) -> Done {
+    if others.is_empty() {
+        return run(task);
+    }
+    let Task { path, setup, clock, .. } = task;
+    let same = setup.connections as usize - 1;
+    let reversed = Setup { pattern: setup.pattern.reversed(), ..setup.clone() };
+    let (measured, rates) = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, client) in others.iter_mut().enumerate() {
+            let setup = if number < same { setup } else { &reversed };
+            let task = Task { client, path, setup, clock, captured: false };
+            let thread = thread::Builder::new().spawn_scoped(scope, move || run(task));
+            threads.push(thread.map_err(|error| {
+                Failure::Impossible(format!("this host cannot start {} threads: {error}", number + 1))
+            }));
+        }
+        let measured = run(task);
+        let rate = |thread: Result<thread::ScopedJoinHandle<'_, Done>, Failure>| {
+            let (evidence, _) = thread?.join().expect("a trial does not panic")?;
+            Ok(evidence.mbps())
+        };
+        (measured, threads.into_iter().map(rate).collect::<Result<Vec<f64>, Failure>>())
+    });
+    let (evidence, packets) = measured?;
+    let mut same_mbps = rates?;
+    let opposite_mbps = same_mbps.split_off(same);
+    Ok((Evidence { beside: Some(Beside { same_mbps, opposite_mbps }), ..evidence }, packets))
+}
