@@ -205,6 +205,21 @@ impl Findings {
         }
     }
 
+    /// Returns whether a cause makes cells slow whose buffers the system chose: this matters to programs that
+    /// set none.
+    fn is_of_system(&self, cause: Cause) -> bool {
+        self.has_slow(cause, |buffer| buffer == 0)
+    }
+
+    fn is_of_set_buffers(&self, cause: Cause) -> bool {
+        self.has_slow(cause, |buffer| buffer > 0)
+    }
+
+    fn has_slow(&self, cause: Cause, is_one: impl Fn(u32) -> bool) -> bool {
+        let mut cells = self.maps.iter().flat_map(Map::iter);
+        cells.any(|(buffer, _, cell)| is_one(buffer) && cell.cause == Some(cause))
+    }
+
     /// Returns what the first screen of a report says.
     pub(super) fn verdict(&self) -> Verdict {
         let (all, slow) = self.maps.iter().fold((0, 0), |(all, slow), map| {
@@ -217,7 +232,8 @@ impl Findings {
         let by_remedies = removed.filter_map(|proof| Some(proof.after? / proof.before.max(1e-9)));
         let factor = by_maps.chain(by_remedies).fold(0.0, f64::max);
         // What was found comes first, even if more cells have no explanation.
-        let explained = self.causes.iter().find(|count| count.cause != Cause::NotExplained);
+        let explained = || self.causes.iter().filter(|count| count.cause != Cause::NotExplained);
+        let explained = explained().find(|count| self.is_of_system(count.cause)).or(explained().next());
         let mut sentence = match explained.or(self.causes.first()) {
             None => self.nothing_slow(),
             Some(count) => {
@@ -225,8 +241,15 @@ impl Findings {
                 let part =
                     if others > 0 { format!(", and {others} for other reasons") } else { String::new() };
                 let up_to = if factor >= 2.0 { format!(", up to {factor:.0} times") } else { String::new() };
+                let has_set = self.maps.iter().any(|map| map.buffers.iter().any(|buffer| *buffer > 0));
+                let is_of_system = has_set && self.is_of_system(count.cause);
+                let system = match (is_of_system, self.is_of_set_buffers(count.cause)) {
+                    (false, _) => "",
+                    (true, false) => " with the system's buffers",
+                    (true, true) => ", also with the system's buffers",
+                };
                 format!(
-                    "{}: {} slow{part}{up_to}.",
+                    "{}: {} slow{system}{part}{up_to}.",
                     count.cause.sentence(in_two_writes),
                     part_of(count.cells, all, "cell")
                 )
@@ -524,6 +547,20 @@ pub(super) mod tests {
         assert!(found.rates().is_some_and(|words| words.starts_with(expected)), "{:?}", found.rates());
         found.maps.retain(|map| map.connections == 16 && map.opposite == 0);
         assert_eq!(found.rates().as_deref(), Some("16 streams at once have at most 95 Mbit/s to the server"));
+    }
+
+    #[test]
+    fn a_limit_of_the_system_comes_before_the_buffers_that_the_sweep_made_small() {
+        let (own, system) = (Some(Cause::ReceiveBuffer), Some(Cause::SendBuffer));
+        let cells = [(1.0, true, own), (2.0, true, own), (9.0, false, system)];
+        let mut found = findings(100.0, &[(Pattern::Stream, &cells)]);
+        let map = &mut found.maps[0];
+        (map.messages, map.buffers) = (vec![1], vec![2000, 4000, 0]);
+        map.cells = std::mem::take(&mut map.cells[0]).into_iter().map(|cell| vec![cell]).collect();
+        let sentence = found.verdict().sentence;
+        let expected = "The send buffer is smaller than the bandwidth-delay product: 1 of 3 cells is slow with \
+                        the system's buffers, and 2 for other reasons";
+        assert!(sentence.starts_with(expected), "{sentence}");
     }
 
     #[test]
