@@ -498,6 +498,66 @@ fn both_directions_are_shown_side_by_side() {
     assert!(page.contains("Both directions") && page.contains("in both directions"));
 }
 
+/// The window of one connection does not fill a long path, those of several do.
+#[test]
+fn several_connections_and_both_directions_are_measured_at_once() {
+    let Some((_path, network)) = delayed('s', 30) else { return };
+    let folder = Folder::new("several");
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let out = folder.path("records");
+    let list = ["sweep", &server.at, "--pattern", "stream", "--messages", "16000", "--buffers", "65536"];
+    let more = ["--connections", "1,6", "--opposite", "0,1", "--congestion", "cubic", "--out", &out];
+    let output = lab(Some(&network.near), &folder, &[&list[..], &more, &UNGUARDED, &["1"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let maps = report["maps"].as_array().expect("a list");
+    let map = |connections: u64, opposite: u64| {
+        let is_one = |map: &&Value| map["connections"] == connections && map["opposite"] == opposite;
+        let map = maps.iter().find(is_one).unwrap_or_else(|| panic!("a map: {report:#}"));
+        cells(map)[0].2.clone()
+    };
+    let (alone, together) = (map(1, 0), map(6, 0));
+    assert!(together["figure"].as_f64() > alone["figure"].as_f64().map(|mbps| 3.0 * mbps), "{report:#}");
+    let cause = alone["cause"].as_str().unwrap_or("none");
+    assert!(["receive-buffer", "send-buffer"].contains(&cause), "{report:#}");
+    let summary = json(&reader(&["summary", &out, "--json"], &[]));
+    let rows = summary["rows"].as_array().expect("a list");
+    let both: Vec<f64> =
+        rows.iter().filter_map(|row| row["metrics"]["opposite_mbps"]["median"].as_f64()).collect();
+    assert!(both.len() == 2 && both.iter().all(|mbps| *mbps > 0.0), "{summary:#}");
+    assert!(reader(&["report", &out], &[]).status.success());
+    let page = std::fs::read_to_string(Path::new(&out).join("report.html")).expect("it was written");
+    for words in [
+        "6 streams at once have ",
+        "1 stream runs in the opposite direction, ",
+        "--connections 1,6 --opposite 0,1",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+/// On a thin line with a long queue, a stream to the server delays the acknowledgements of one from it.
+#[test]
+fn acknowledgements_that_wait_behind_the_opposite_direction_are_named() {
+    let Some(network) = Network::new('k', 1500) else { return };
+    let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", "1mbit", "burst", "16kb"];
+    let queue = run(Command::new("tc").args(["-n", &network.near]).args(bucket).args(["latency", "1500ms"]));
+    if !queue || !Network::bucket(&network.far, "40mbit") {
+        println!("skipped: this kernel has no tbf");
+        return;
+    }
+    let folder = Folder::new("opposite");
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let list = ["sweep", &server.at, "--pattern", "stream-back", "--messages", "16000", "--buffers", "0"];
+    let more = ["--opposite", "0,1", "--congestion", "cubic", "--out", &folder.path("records")];
+    let output = lab(Some(&network.near), &folder, &[&list[..], &more, &UNGUARDED, &["3"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let cause = |map: usize| cells(&report["maps"][map])[0].2["cause"].clone();
+    assert_eq!([cause(0), cause(1)], [Value::Null, "acknowledgement-queue".into()], "{report:#}");
+    assert!(advice(&report, "shorten the queue to the server").is_some(), "{report:#}");
+}
+
 #[test]
 fn a_truncated_record_is_reported_and_its_point_measured_again() {
     let folder = Folder::new("cut");

@@ -155,6 +155,13 @@ pub fn against(
                 Setup { message_bytes: bytes, ..setup.clone() },
             )]
         }
+        Cause::AcknowledgementQueue => {
+            let way = setup.pattern.reversed().way();
+            vec![words(&format!(
+                "shorten the queue {way}: fq_codel or cake where it forms, or a shaper just below the rate of that link; \
+                 `kiban lab latency` shows how much it delays"
+            ))]
+        }
         Cause::Loss | Cause::CongestionWindow => {
             let now = &evidence.given.congestion;
             let other = ["bbr", "cubic"]

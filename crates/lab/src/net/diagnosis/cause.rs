@@ -9,6 +9,8 @@
 //! Full      a stream that no end limits, and that keeps a queue on the path filled or reaches the rate of
 //!           the path, has all that the path carries, unless another stream in its direction is faster.
 //!           Losses of up to 14 % belong to that.
+//! Opposite  connections in the opposite direction fill a queue, in which the acknowledgements of a stream wait.
+//!           If another stream in its direction is faster, its own queue is not the reason.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
@@ -74,6 +76,8 @@ pub enum Cause {
     Receiver,
     /// The sender does not write as fast as the path carries.
     Sender,
+    /// Acknowledgements wait in a queue that connections in the opposite direction fill.
+    AcknowledgementQueue,
     /// Congestion control keeps less in flight than the path could carry.
     CongestionWindow,
     /// The path carries no more.
@@ -84,7 +88,7 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, with a letter for maps and words for tables.
-    pub const ALL: [(Cause, char, &'static str); 12] = [
+    pub const ALL: [(Cause, char, &'static str); 13] = [
         (Cause::ServerLimit, 'T', "the server's own rate limit"),
         (Cause::NagleDelayedAck, 'N', "Nagle's algorithm against delayed acknowledgements"),
         (Cause::Loss, 'L', "loss"),
@@ -94,6 +98,7 @@ impl Cause {
         (Cause::SendBuffer, 'b', "send buffer below bandwidth-delay product"),
         (Cause::Receiver, 'R', "the receiver does not read fast enough"),
         (Cause::Sender, 'S', "the sender does not write fast enough"),
+        (Cause::AcknowledgementQueue, 'A', "acknowledgements wait in the queue of the opposite direction"),
         (Cause::CongestionWindow, 'C', "congestion window"),
         (Cause::PathFull, 'F', "the path is full"),
         (Cause::NotExplained, '?', "not explained"),
@@ -124,6 +129,7 @@ impl Cause {
             Cause::SendBuffer => "The send buffer is smaller than the bandwidth-delay product",
             Cause::Receiver => "The receiver does not read fast enough",
             Cause::Sender => "The sender does not write fast enough",
+            Cause::AcknowledgementQueue => "Acknowledgements wait in the queue of the opposite direction",
             Cause::CongestionWindow => "The congestion window is too small",
             Cause::PathFull => "The path is full",
             Cause::NotExplained => "No cause was found",
@@ -233,6 +239,23 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
     let is_reached = PATH_RATE.contains(&(mbps / rate.max(1e-9)));
     (is_measured && is_reached && !evidence.pattern.is_back())
         .then(|| format!("{mbps:.2} of about {rate:.2} Mbit/s"))
+}
+
+/// Returns the evidence that acknowledgements wait behind connections in the opposite direction.
+fn acknowledgements_wait(evidence: &Evidence, best_mbps: f64) -> Option<String> {
+    let shares = evidence.shares()?;
+    let opposite = evidence.beside.as_ref().filter(|beside| !beside.opposite_mbps.is_empty())?;
+    let (least_ms, queue_ms) = queue(evidence).filter(|(least_ms, queue_ms)| queue_ms > least_ms)?;
+    let is_limited = is_window_full(evidence, shares) || is_send_buffer_full(evidence, shares);
+    (!is_limited && shares.busy >= 0.7 && best_mbps > OTHERS_MAX * evidence.total_mbps()).then(|| {
+        format!(
+            "the RTT is {:.1} ms, {queue_ms:.1} ms more than the shortest, beside {} in the opposite direction at \
+             {:.2} Mbit/s; another stream in this direction had {best_mbps:.2} Mbit/s, so the queue is not its own",
+            least_ms + queue_ms,
+            counted(opposite.opposite_mbps.len() as u64, "connection"),
+            opposite.opposite_mbps.iter().sum::<f64>()
+        )
+    })
 }
 
 /// Returns whether something other than congestion control keeps the congestion window small, such as a
@@ -379,6 +402,9 @@ fn of_stream(evidence: &Evidence, best_mbps: f64) -> Found {
             100.0 * again as f64 / segments as f64
         );
         return Some((Cause::Loss, because));
+    }
+    if let Some(because) = acknowledgements_wait(evidence, best_mbps) {
+        return Some((Cause::AcknowledgementQueue, because));
     }
     // Estimate the time in stalls, with one delayed acknowledgement per stalled write.
     let delayed = count(evidence, &evidence.receiver.counters, "DelayedACKs") as f64;
@@ -584,7 +610,7 @@ fn what_there_is(evidence: &Evidence) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::net::trial::digest::Digest;
-    use crate::net::trial::evidence::{Pattern, Windows};
+    use crate::net::trial::evidence::{Beside, Pattern, Windows};
     use crate::net::trial::path::Path;
     use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
@@ -1013,6 +1039,26 @@ pub(super) mod tests {
             assert_eq!(explanation.cause, expected, "{what}: {}", explanation.because);
             assert!(explanation.because.len() > 20, "{what}");
         }
+    }
+
+    #[test]
+    fn acknowledgements_that_wait_are_named_only_beside_an_opposite_stream_and_a_faster_one() {
+        let mut slow = stream();
+        (slow.info.rtt_us, slow.info.min_rtt_us, slow.info.snd_cwnd) = (625_000, Some(10_000), 110);
+        slow.receiver.bytes = 255_000;
+        slow.beside = Some(Beside { same_mbps: Vec::new(), opposite_mbps: vec![0.94] });
+        let of = |evidence: &Evidence, best_mbps| explain(evidence, best_mbps).cause;
+        assert_eq!(of(&slow, 38.3), Cause::AcknowledgementQueue, "{}", explain(&slow, 38.3).because);
+        // Without a faster stream in the same direction, the queue is that of the stream.
+        assert_eq!(of(&slow, 2.04), Cause::PathFull);
+        let alone = Evidence { beside: None, ..slow.clone() };
+        assert_eq!(of(&alone, 38.3), Cause::CongestionWindow);
+        let mut short = slow.clone();
+        short.info.rtt_us = 12_000;
+        assert_ne!(of(&short, 38.3), Cause::AcknowledgementQueue);
+        let mut limited = slow;
+        limited.info.rwnd_limited_us = Some(900_000);
+        assert_ne!(of(&limited, 38.3), Cause::AcknowledgementQueue);
     }
 
     #[test]
