@@ -11,8 +11,9 @@ use crate::net::trial::setup::{HEADER_BYTES, Setup};
 use serde::{Deserialize, Serialize};
 
 /// What helps if the path is full.
-pub(super) const FULL_ADVICE: &str = "a faster link, or less other traffic on it, helps; `kiban lab latency` shows \
-                                      whether the load delays other traffic";
+pub(super) const FULL_ADVICE: &str = "a faster link, less other traffic on it, or a higher rate of a shaper (`tc qdisc` \
+                                      shows those of a host) helps; `kiban lab latency` shows whether the load delays \
+                                      other traffic";
 
 /// The least buffers with which a limit of the system is tried, bytes. The rate of the path shows only
 /// without the limit. This is enough for 100 Mbit/s over a third of a second.

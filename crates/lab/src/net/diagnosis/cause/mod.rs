@@ -349,10 +349,14 @@ fn captured(evidence: &Evidence, best_mbps: f64) -> Found {
 }
 
 fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
-    let again = evidence.retransmits();
-    if exchanges.stalls > 0 && again * 2 >= exchanges.stalls {
-        let because =
-            format!("{} retransmitted in {}", counted(again, "segment"), counted(exchanges.stalls, "stall"));
+    let again = [evidence.retransmits(), evidence.receiver.info.total_retrans.into()];
+    if exchanges.stalls > 0 && again.iter().sum::<u64>() * 2 >= exchanges.stalls {
+        let because = format!(
+            "{} of messages and {} of replies retransmitted in {}",
+            counted(again[0], "segment"),
+            again[1],
+            counted(exchanges.stalls, "stall")
+        );
         return Some((Cause::Loss, because));
     }
     // Without a capture, the cause is reported only if all other evidence agrees.

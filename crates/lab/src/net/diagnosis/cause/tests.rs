@@ -187,6 +187,7 @@ fn each_cause_is_recognised_from_its_evidence() {
         ("no delayed acknowledgements", exchange(&quiet), Cause::NotExplained),
         ("sent again, as captured", exchange(&|e| e.capture = digest(6, 0, 6)), Cause::Loss),
         ("sent again, as counted", exchange(&|e| e.info.total_retrans = 20), Cause::Loss),
+        ("replies sent again", exchange(&|e| e.receiver.info.total_retrans = 20), Cause::Loss),
         (
             "a full small window",
             exchange(&|e| {
