@@ -8,7 +8,7 @@ use std::process::ExitCode;
 #[derive(Subcommand)]
 pub(in crate::lab) enum Net {
     Serve(serve::Serve),
-    Sweep(sweep::SweepHost),
+    Sweep(Box<sweep::SweepHost>),
     Delay(delay::Delay),
     Latency(latency::Latency),
     Udp(udp::Udp),

@@ -4,8 +4,8 @@
 //!            algorithm is on: the body is held back while the header is unacknowledged. The segment size is
 //!            limited by the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer
 //!            advertised (Linux), which depends on the requested buffer.
-//! Streams    each connection sends at most one window per round trip. If that allows less than the rate below which
-//!            streams are slow, the buffer is the limit.
+//! Streams    each connection sends at most one window per round trip. If that allows less than the rate
+//!            below which streams are slow, the buffer is the limit.
 //! Limits     the rule describes Linux. A receiver may round its window to whole segments, so cells next to
 //!            the boundary may be predicted wrongly. In a map of 117 cells at MTU 9180, 4 predictions were
 //!            wrong.

@@ -9,8 +9,8 @@
 //! Full      a stream that no end limits, and that keeps a queue on the path filled or reaches the rate of
 //!           the path, has all that the path carries, unless another stream in its direction is faster.
 //!           Losses of up to 14 % belong to that.
-//! Opposite  connections in the opposite direction fill a queue, in which the acknowledgements of a stream wait.
-//!           If another stream in its direction is faster, its own queue is not the reason.
+//! Opposite  connections in the opposite direction fill a queue, in which the acknowledgements of a stream
+//!           wait. If another stream in its direction is faster, its own queue is not the reason.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
