@@ -147,6 +147,13 @@ def test_a_run_is_a_frame(tmp_path: Path) -> None:
     assert run.frame("polars").to_dicts() == run.rows()
     run.write_parquet(tmp_path / "run.parquet")
     assert polars.read_parquet(tmp_path / "run.parquet").to_dicts() == run.rows()
+    summary = tmp_path / "summary.parquet"
+    command = [kiban.program(), "lab", "summary", str(tmp_path / "run")]
+    subprocess.run([*command, "--parquet", str(summary)], check=True)
+    csv = subprocess.run([*command, "--csv"], check=True, stdout=subprocess.PIPE).stdout
+    found = polars.read_parquet(summary)
+    expected = polars.read_csv(csv, schema_overrides=found.schema)
+    assert found.to_dicts() == expected.to_dicts() and found["median"].dtype == polars.Float64
     # A run that was killed leaves an incomplete line; anything else is no record.
     records = tmp_path / "run" / "records.jsonl"
     whole = records.read_text()

@@ -278,6 +278,27 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     good(&["run", &plan, "--out", &out, "--cache", &cache]);
     let summary = json(&good(&["summary", &out, "--json"]));
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(4));
+    let parquet = text(&place.join("map.parquet"));
+    // It replaces an earlier one.
+    for _ in 0..2 {
+        assert_eq!(good(&["summary", &out, "--parquet", &parquet]), "");
+    }
+    let bytes = fs::read(&parquet).expect("it was written");
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let before = records(Path::new(&out));
+    for (file, expected) in [
+        ("-", "cannot be written to standard output: name a file"),
+        (&text(&place.join("out/records.jsonl")), "exists and is not a Parquet file: choose another name"),
+        ("/dev/null", "exists and is not a Parquet file: choose another name"),
+        (&out, "exists and is not a Parquet file: choose another name"),
+        (&text(&place.join("none/map.parquet")), "there is no directory "),
+        (&format!("{parquet}/map"), "there is no directory "),
+    ] {
+        let refused = kiban(&["summary", &out, "--parquet", file]);
+        assert_eq!((refused.status.code(), &refused.stdout[..]), (Some(1), &[][..]), "{file}: {refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(expected), "{file}: {refused:?}");
+    }
+    assert_eq!(records(Path::new(&out)), before);
     let slow = summary["rows"]
         .as_array()
         .expect("rows")

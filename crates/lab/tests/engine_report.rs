@@ -4,6 +4,9 @@ mod engine_common;
 
 use engine_common::Toy;
 use kiban_lab::engine::{Options, Question, Report, Shard, Time, Value, sweep};
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::record::Field;
+use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::{TempDir, tempdir};
 
@@ -62,6 +65,54 @@ fn a_summary_in_comma_separated_values_has_all_parameters_and_statistics() {
     assert!(sum.ends_with(",0.96875"), "{sum}");
     let median: f64 = sum.split(',').nth(11).expect("a median").parse().expect("a number");
     assert!((median - (2.5 + 3.5 / 3.0)).abs() < 1e-10 && sum.contains(",3.66666666667,"), "{sum}");
+}
+
+#[test]
+fn a_summary_in_parquet_has_the_columns_of_the_csv_with_types() {
+    let parameters = "word = \"a\"\nacross = [10, 2]\ndown = [0.5, 100]\nnodelay = [false, true]";
+    let dir = made(&Toy::new(Time::Virtual), &plan(parameters));
+    let (report, toy) = (report(dir.path()), Toy::new(Time::Virtual));
+    let path = dir.path().join("summary.parquet");
+    std::fs::write(&path, report.summary.parquet(toy.metrics())).expect("there is disk space");
+    let reader = SerializedFileReader::try_from(path.as_path()).expect("a Parquet file");
+    let (mut names, mut cells, mut kinds) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for row in reader.into_iter().map(|row| row.expect("a row")) {
+        let (row_names, row_cells): (Vec<_>, Vec<_>) = row
+            .get_column_iter()
+            .map(|(name, cell)| {
+                let (kind, text) = match cell {
+                    Field::Bool(flag) => ("bool", flag.to_string()),
+                    Field::Long(count) => ("long", count.to_string()),
+                    Field::Double(figure) => ("double", figure.to_string()),
+                    Field::Str(word) => ("text", word.clone()),
+                    other => panic!("{name}: {other:?}"),
+                };
+                kinds.insert(name.clone(), kind);
+                (name.clone(), text)
+            })
+            .unzip();
+        names = row_names;
+        cells.push(row_cells.join(","));
+    }
+    let csv = report.summary.csv(toy.metrics());
+    assert_eq!(names.join(",") + "\n" + &cells.join("\n") + "\n", csv);
+    for (name, expected) in
+        [("across", "long"), ("down", "double"), ("nodelay", "bool"), ("word", "text"), ("unit", "text")]
+    {
+        assert_eq!(kinds[name], expected, "{name}");
+    }
+    assert_eq!((kinds["count"], kinds["median"], kinds["confidence"]), ("long", "double", "double"));
+    // One trial has no interval.
+    let dir = made(&Toy::new(Time::Virtual), "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = 2");
+    let path = dir.path().join("summary.parquet");
+    std::fs::write(&path, self::report(dir.path()).summary.parquet(&[])).expect("there is disk space");
+    let reader = SerializedFileReader::try_from(path.as_path()).expect("a Parquet file");
+    let row = reader.into_iter().next().expect("a row").expect("it is whole");
+    let missing = row.get_column_iter().filter(|(_, cell)| **cell == Field::Null);
+    assert_eq!(
+        missing.map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["interval_low", "interval_high", "confidence"]
+    );
 }
 
 #[test]

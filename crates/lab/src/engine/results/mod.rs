@@ -1,5 +1,6 @@
 //! From records to a report: summary, figures, explanation, page.
 
+mod columns;
 pub mod explanation;
 pub mod figures;
 pub(crate) mod page;

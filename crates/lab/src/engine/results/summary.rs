@@ -11,12 +11,9 @@
 //! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation;
 //!           if a question does not use its seed, all values are equal and the interval has zero width.
 
-use crate::engine::plan::plain;
 use crate::engine::point::{Point, Value};
-use crate::engine::question::Metric;
 use crate::engine::records::record::Record;
 use crate::engine::results::words::{described, label, metric_label, shown};
-use crate::report::escape::field;
 use crate::stats;
 use crate::table::{Table, readable};
 use serde::Serialize;
@@ -25,22 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The minimum confidence of an interval.
 pub const CONFIDENCE: f64 = 0.95;
-
-/// The columns of [`Summary::csv`] after the parameters.
-const STATISTICS: [&str; 12] = [
-    "metric",
-    "unit",
-    "count",
-    "disturbed",
-    "min",
-    "lower_quartile",
-    "median",
-    "upper_quartile",
-    "max",
-    "interval_low",
-    "interval_high",
-    "confidence",
-];
 
 /// The statistics of all points of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -146,11 +127,6 @@ fn rank(count: usize) -> Option<(usize, f64)> {
     best
 }
 
-/// Formats a value with up to twelve significant digits: 1.44, not 1.4399999999999997.
-fn digits(figure: f64) -> String {
-    plain(figure).to_string()
-}
-
 fn order_points(one: &Point, other: &Point) -> Ordering {
     let mut pairs = one.0.iter().zip(&other.0);
     let first = pairs.find_map(|((name, one), (other_name, other))| {
@@ -194,38 +170,6 @@ impl Summary {
     /// Returns the number of trials with foreign load.
     pub fn disturbed(&self) -> usize {
         self.rows.iter().map(|row| row.disturbed).sum()
-    }
-
-    /// Returns comma-separated values (RFC 4180) with a row for each point and metric: the parameters, in the
-    /// order of their names, and the statistics. `metrics` has the units; a metric that it lacks has none.
-    pub fn csv(&self, metrics: &[Metric]) -> String {
-        let parameters: BTreeSet<&String> = self.varying.keys().chain(self.fixed.0.keys()).collect();
-        let names = parameters.iter().map(|name| name.as_str()).chain(STATISTICS);
-        let mut text = names.map(field).collect::<Vec<_>>().join(",") + "\n";
-        for row in &self.rows {
-            let value = |name: &&String| match row.point.get(name) {
-                Some(Value::Word(word)) => field(word),
-                Some(number) => number.to_string(),
-                None => String::new(),
-            };
-            let point: Vec<String> = parameters.iter().map(value).collect();
-            for (name, spread) in &row.metrics {
-                let unit = metrics.iter().find(|metric| metric.name == name).map_or("", |metric| metric.unit);
-                let end = |end: fn(&Interval) -> f64| {
-                    spread.interval.as_ref().map_or(String::new(), |interval| digits(end(interval)))
-                };
-                let (count, disturbed) = (spread.count.to_string(), row.disturbed.to_string());
-                let [min, lower, median, upper, max] =
-                    [spread.min, spread.lower_quartile, spread.median, spread.upper_quartile, spread.max]
-                        .map(digits);
-                let interval =
-                    [|it: &Interval| it.low, |it: &Interval| it.high, |it: &Interval| it.confidence];
-                let statistics = [field(name), field(unit), count, disturbed, min, lower, median, upper, max];
-                let cells = point.iter().cloned().chain(statistics).chain(interval.map(end));
-                text += &(cells.collect::<Vec<_>>().join(",") + "\n");
-            }
-        }
-        text
     }
 
     /// Returns a text table with a row for each point and metric, and the names of the figures.
