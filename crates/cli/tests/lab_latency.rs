@@ -120,9 +120,7 @@ fn a_load_that_does_not_move_has_no_grade_and_a_policed_one_retransmits() {
     assert!(advice.contains(&format!("`kiban lab check {}`", server.at)), "{advice}");
     // A policer: what exceeds the rate is dropped, and nothing waits.
     let policer = "table inet t { chain c { meta l4proto tcp limit rate over 2500 kbytes/second burst 64 kbytes drop; }; }";
-    let policed = ["flush chain inet t c", policer];
-    let nft = |script: &str| run(Command::new("ip").args(["netns", "exec", &network.far, "nft", script]));
-    if !policed.into_iter().all(nft) {
+    if !["flush chain inet t c", policer].into_iter().all(|script| two_hosts::nft(&network.far, script)) {
         println!("skipped: nft has no limit of bytes");
         return;
     }
