@@ -6,7 +6,7 @@
 //!           limits the rate is not slow. The advice depends on whether packets wait in a queue (a link or
 //!           shaper is full), are lost only under load, or neither.
 
-use crate::net::latency::{Grade, Latency, LoadName, LoadRow, Next};
+use crate::net::latency::{Grade, Latency, LoadName, LoadRow, Next, trace_command};
 use crate::table::readable;
 use serde::Serialize;
 
@@ -104,10 +104,7 @@ fn slow_advice(
              drop counters on the way to {name} and to {other} (tc -s qdisc, ethtool -S); `{}` records a transfer for \
              `kiban lab explain`",
             readable(percent),
-            command(&format!(
-                "trace --pattern {} --seconds 2 --pcap captures",
-                ["stream", "stream-back"][way]
-            )),
+            trace_command(way, command),
         ),
         None => format!(
             "the path is not full: no queue grows, and no losses were seen. `{}` says what limits a connection",

@@ -35,6 +35,7 @@ pub(super) use clocks::Clocks;
 use kiban_os::Clock;
 pub(super) use phase::{Exchange, Observed, Phase, Prober, StartLine, here, open, run as run_phase};
 pub(super) use report::round_trips;
+pub(super) use request::trace_command;
 use std::time::Duration;
 
 /// The interval of probes beside a load.

@@ -4,7 +4,7 @@ use super::clocks::Clocks;
 use super::figures::{Fate, Percentiles};
 use super::grade::Grade;
 use super::phase::Observed;
-use super::request::{LatencyRequest, Next};
+use super::request::{LatencyRequest, Next, trace_command};
 use crate::engine::Failure;
 use crate::remote::probes::{LOAD_CONGESTION, Segments};
 use crate::stats::median;
@@ -352,7 +352,7 @@ fn advice(row: &LoadRow, idle: &LoadRow, command: Next<'_>) -> Option<String> {
                 readable(row.throughput_mbps[at]),
                 readable(percent),
                 readable(row.increase_ms.max(0.0)),
-                command(&format!("trace --pattern {} --seconds 2 --pcap captures", ["stream", "stream-back"][at])),
+                trace_command(at, command),
             )
         });
     }

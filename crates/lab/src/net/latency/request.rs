@@ -8,6 +8,12 @@ const IDLE_LENGTH_MIN: Duration = Duration::from_secs(5);
 /// Returns the command line that measures the host with a subcommand of `kiban lab` and its options.
 pub type Next<'a> = &'a dyn Fn(&str) -> String;
 
+/// Returns the command that captures a bulk transfer to the host (0) or from it (1).
+pub(in crate::net) fn trace_command(way: usize, command: Next<'_>) -> String {
+    let pattern = ["stream", "stream-back"][way];
+    command(&format!("trace --pattern {pattern} --seconds 2 --pcap captures"))
+}
+
 /// A request for a measurement of latency under load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LatencyRequest {
