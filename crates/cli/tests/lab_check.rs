@@ -52,7 +52,9 @@ fn a_healthy_path_has_no_fault() {
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let report = check(&network.near, &folder, &server, &["--strict"]);
     assert!(causes(&report).is_empty(), "{report:#}");
-    assert!(text(&report["verdict"]).starts_with("no fault found"), "{report:#}");
+    let verdict = text(&report["verdict"]);
+    assert!(verdict.starts_with("no fault found in path MTU, ECN and connections; loss"), "{report:#}");
+    assert!(verdict.ends_with(&format!("`kiban lab udp {}` does that", server.at)), "{report:#}");
     assert_eq!(report["mtu"][0]["mtu_bytes"], 1500);
     assert_eq!(report["mtu"][1]["mtu_bytes"], 1500);
     assert_eq!(report["reset"]["failed"], Value::Null);

@@ -177,6 +177,8 @@ fn losses_are_found_in_their_direction() {
         assert_eq!(figure(&report, &format!("/{fate}")), 0.0, "{fate}: {report:#}");
     }
     assert!(report["verdict"].as_str().is_some_and(|text| text.starts_with("to the host ")), "{report:#}");
+    let next = report["next"].as_str().expect("a command");
+    assert!(next.starts_with(&format!("`kiban lab latency {}`", server.at)), "{next}");
     // One of ten probes, which are short, is lost on its way back, whatever the load.
     assert!(
         nft(&network.near, "prerouting", "udp length < 200 numgen inc mod 10 == 0 drop;"),
@@ -240,6 +242,12 @@ fn a_queue_of_datagrams_delays_only_its_direction() {
     };
     assert!(spread("to_host") > 50.0, "{report:#}");
     assert!(spread("from_host") < 0.3 * spread("to_host"), "{report:#}");
+    assert!(
+        report["verdict"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("to the host ") && text.contains("delays vary by")),
+        "{report:#}"
+    );
     // A growing queue is not taken for the drift of a clock.
     assert_eq!(figure(&report, "/clocks/drift_ppm"), 0.0, "{report:#}");
 }

@@ -4,10 +4,11 @@
 //!           numbers and times are in the reply, so each direction has figures of its own.
 //! Clocks    the offset between the clocks is estimated and shown with its uncertainty (`latency/clocks.rs`).
 //!           One-way delays are uncertain by as much; jitter and differences between percentiles are not.
+//! Next      the report ends with the command that finds the cause of what was found.
 //! Limits    both directions have the same rate. A datagram longer than the path MTU is lost, because it is
 //!           not fragmented.
 
-use super::latency::{Clocks, Fate, Observed, Percentiles, Phase, run_phase};
+use super::latency::{Clocks, Fate, Next, Observed, Percentiles, Phase, run_phase, trace_command};
 use crate::engine::Failure;
 use crate::remote::client::Client;
 use crate::remote::probes::{PROBE_OCTETS, PROBE_OCTETS_MAX, PROBES_MAX, date_of};
@@ -20,6 +21,10 @@ use std::time::Duration;
 
 /// The lengths that a datagram may have.
 pub const SIZES: RangeInclusive<usize> = PROBE_OCTETS..=PROBE_OCTETS_MAX;
+
+/// One-way delays vary if their 95th percentile exceeds the shortest by this time, ms: as much as the buffers
+/// of calls smooth out (ITU-T Y.1541 allows 50 ms for the 99.9th).
+const VARIATION_MIN: f64 = 30.0;
 
 /// A request for a measurement of datagrams.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,6 +54,8 @@ pub struct ClockReport {
 pub struct UdpReport {
     /// The verdict in one sentence.
     pub verdict: String,
+    /// The command that finds the cause, and what it shows; `None` if nothing was found.
+    pub next: Option<String>,
     /// The host as it was named.
     pub host: String,
     /// Its address.
@@ -73,11 +80,16 @@ pub struct UdpReport {
     pub refused: u64,
 }
 
-/// Measures datagrams to a server, `host`, and back.
+/// Measures datagrams to a server, `host`, and back. The command that comes next is one of `command`.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.
-pub fn measure(client: &mut Client, host: &str, request: &UdpRequest) -> Result<UdpReport, Failure> {
+pub fn measure(
+    client: &mut Client,
+    host: &str,
+    request: &UdpRequest,
+    command: Next<'_>,
+) -> Result<UdpReport, Failure> {
     let probes = request.length.as_secs_f64() / request.interval.as_secs_f64().max(1e-9);
     // A few probes more prove that the port is the server's.
     if probes > f64::from(PROBES_MAX) - 1000.0 {
@@ -106,6 +118,7 @@ pub fn measure(client: &mut Client, host: &str, request: &UdpRequest) -> Result<
     let [to_host, from_host] = observed.fates(&clocks);
     Ok(UdpReport {
         verdict: verdict(&to_host, &from_host),
+        next: next([&to_host, &from_host], command),
         host: host.to_owned(),
         address: peer.ip().to_canonical().to_string(),
         kernel: welcome.kernel.clone(),
@@ -136,7 +149,8 @@ fn verdict(to_host: &Fate, from_host: &Fate) -> String {
         let lost = (fate.lost > 0).then(|| format!("{} % lost", readable(fate.lost_percent)));
         let reordered = (fate.reordered > 0).then(|| format!("{} reordered", fate.reordered));
         let copies = (fate.duplicates > 0).then(|| format!("{} duplicated", fate.duplicates));
-        let facts: Vec<String> = [lost, reordered, copies].into_iter().flatten().collect();
+        let varies = variation(fate).map(|ms| format!("delays vary by {} ms (p95 - min)", readable(ms)));
+        let facts: Vec<String> = [lost, reordered, copies, varies].into_iter().flatten().collect();
         (!facts.is_empty()).then(|| format!("{way} {}", facts.join(", ")))
     });
     let facts: Vec<String> = facts.collect();
@@ -145,6 +159,29 @@ fn verdict(to_host: &Fate, from_host: &Fate) -> String {
     } else {
         facts.join("; ")
     }
+}
+
+/// Returns by how much the delays of a direction vary, ms, if that is a finding.
+fn variation(fate: &Fate) -> Option<f64> {
+    fate.one_way.map(|delays| delays.p95_ms - delays.min_ms).filter(|ms| *ms >= VARIATION_MIN)
+}
+
+/// Returns the command that finds the cause of what was found, and what it shows.
+fn next(fates: [&Fate; 2], command: Next<'_>) -> Option<String> {
+    let has = |is_found: fn(&Fate) -> bool| fates.iter().position(|fate| is_found(fate));
+    if has(|fate| fate.lost > 0 || variation(fate).is_some()).is_some() {
+        return Some(format!(
+            "`{}` shows whether that happens on the idle path, too, or only beside a load",
+            command("latency")
+        ));
+    }
+    has(|fate| fate.reordered > 0).map(|way| {
+        format!(
+            "`{}`, then `kiban lab explain` of the file in captures, shows whether TCP retransmits because of the \
+             reordering",
+            trace_command(way, command)
+        )
+    })
 }
 
 impl fmt::Display for UdpReport {
@@ -203,7 +240,8 @@ impl fmt::Display for UdpReport {
             let refused = counted(self.refused, "datagram");
             table.remark(format!("{refused} had no reply because of the server's --rate: not in 'lost'"));
         }
-        write!(f, "{table}")
+        write!(f, "{table}")?;
+        self.next.iter().try_for_each(|next| writeln!(f, "\nnext: {next}"))
     }
 }
 
@@ -219,6 +257,20 @@ mod tests {
         assert_eq!(verdict(&lossy, &clean), "to the host 5 % lost, 2 reordered");
         let copied = Fate { duplicates: 1, ..clean.clone() };
         assert_eq!(verdict(&lossy, &copied), "to the host 5 % lost, 2 reordered; from the host 1 duplicated");
+        let slow = |p95_ms| Fate {
+            one_way: Some(Percentiles { min_ms: 2.0, p95_ms, ..Percentiles::default() }),
+            ..clean.clone()
+        };
+        assert_eq!(verdict(&clean, &slow(92.0)), "from the host delays vary by 90 ms (p95 - min)");
+        assert!(verdict(&clean, &slow(20.0)).starts_with("no loss"));
+        let next = |to: &Fate, from: &Fate| next([to, from], &|rest| format!("kiban lab {rest} host"));
+        for found in [&lossy, &slow(92.0)] {
+            let words = next(&clean, found).expect("a command");
+            assert!(words.starts_with("`kiban lab latency host` shows"), "{words}");
+        }
+        let reordered = next(&clean, &Fate { reordered: 3, ..clean.clone() }).expect("a command");
+        assert!(reordered.starts_with("`kiban lab trace --pattern stream-back "), "{reordered}");
+        assert_eq!((next(&clean, &clean), next(&copied, &slow(20.0))), (None, None));
         // What the host itself dropped is not a fault of the network.
         assert!(verdict(&Fate { dropped_by_host: 9, ..clean.clone() }, &clean).starts_with("no loss"));
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Check a path for faults: path MTU black holes, ECN bleaching, and devices that reset connections.
 ///
 /// A fault is named only with its evidence: for example, that all packets above some length vanish while
-/// shorter ones arrive, and that no ICMP message came.
+/// shorter ones arrive, and that no ICMP message came. Losses that do not depend on the length are not
+/// measured: 'kiban lab udp' does that.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab check HOST\
@@ -42,7 +43,8 @@ impl Check {
         let mut client = self.key.client(&self.host)?;
         let request = CheckRequest { idle: Duration::from_secs(self.idle.into()) };
         let bar = super::output::spinner(self.quiet);
-        let report = check(&mut client, &self.host.name, &request, &|what| bar.set_message(what));
+        let command = super::output::command(&self.host);
+        let report = check(&mut client, &self.host.name, &request, &command, &|what| bar.set_message(what));
         bar.finish_and_clear();
         let report = report.map_err(|failure| failure.to_string())?;
         super::output::put(self.json, &report)?;

@@ -61,7 +61,7 @@ impl Latency {
         let request =
             LatencyRequest { connections: self.parallel, length: Duration::from_secs_f64(self.seconds) };
         let bar = super::output::spinner(self.quiet);
-        let command = |rest: &str| format!("kiban lab {rest} {}", self.host);
+        let command = super::output::command(&self.host);
         let latency = measure(&mut client, &self.host.name, &request, &command, &|load| {
             bar.set_message(load.name());
         });

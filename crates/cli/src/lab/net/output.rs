@@ -1,5 +1,6 @@
 //! Output of measurements of networks.
 
+use crate::osi::peer::Host;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
@@ -27,4 +28,9 @@ pub(super) fn write(folder: &std::path::Path, files: &[(String, Vec<u8>)]) -> Re
     };
     std::fs::create_dir_all(folder).map_err(say)?;
     files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes)).map_err(say)
+}
+
+/// Returns a function that completes a subcommand of `kiban lab` and its options with the host.
+pub(super) fn command(host: &Host) -> impl Fn(&str) -> String {
+    move |rest| format!("kiban lab {rest} {host}")
 }

@@ -47,8 +47,8 @@ impl Udp {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let mut client = self.key.client(&self.host)?;
         let request = UdpRequest { bytes: self.bytes, interval: self.interval, length: self.time };
-        let report =
-            measure(&mut client, &self.host.name, &request).map_err(|failure| failure.to_string())?;
+        let report = measure(&mut client, &self.host.name, &request, &super::output::command(&self.host))
+            .map_err(|failure| failure.to_string())?;
         super::output::put(self.json, &report)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -6,8 +6,8 @@
 //!
 //! Evidence  a fault is named only if probes that differ in nothing else arrive, all of a series, and if the
 //!           innocent explanations were ruled out: see the module of each check.
-//! Limits    probes are UDP: a device that treats TCP differently is found by its resets only. ECN
-//!           negotiation of TCP is not tested.
+//! Limits    losses, reordering and delays are not measured ([`super::udp`]). Probes are UDP: a device that
+//!           treats TCP differently is found by its resets only. ECN negotiation of TCP is not tested.
 
 mod ecn;
 mod finding;
@@ -22,7 +22,7 @@ pub use mtu::MtuReport;
 pub use report::Check;
 pub use reset::ResetReport;
 
-use super::latency::here;
+use super::latency::{Next, here};
 use crate::engine::Failure;
 use crate::remote::client::Client;
 use crate::remote::protocol::Work;
@@ -40,7 +40,8 @@ pub struct CheckRequest {
 /// The shortest and the longest time to wait for replies. The shortest is more than a busy host delays them.
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1500));
 
-/// Checks the path to a server, `host`; calls `progress` with the name of each check.
+/// Checks the path to a server, `host`; calls `progress` with the name of each check. The verdict contains a
+/// command from `command`.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.
@@ -48,6 +49,7 @@ pub fn check(
     client: &mut Client,
     host: &str,
     request: &CheckRequest,
+    command: Next<'_>,
     progress: &dyn Fn(&'static str),
 ) -> Result<Check, Failure> {
     let clock = Clock::new();
@@ -62,7 +64,7 @@ pub fn check(
     let reset = reset::check(client, clock, request.idle)?;
     let address = client.peer().ip().to_canonical().to_string();
     let kernel = client.welcome().kernel.clone();
-    Ok(Check::of((host.to_owned(), address, kernel), mtu, ecn, reset))
+    Ok(Check::of((host.to_owned(), address, kernel), mtu, ecn, reset, command))
 }
 
 /// Returns the MSS of a connection, and the round trip of its handshake.

@@ -4,6 +4,7 @@ use super::ecn::EcnReport;
 use super::finding::Finding;
 use super::mtu::MtuReport;
 use super::reset::{MESSAGE_BYTES, ResetReport};
+use crate::net::latency::Next;
 use crate::table::{Table, counted};
 use serde::Serialize;
 use std::fmt;
@@ -30,18 +31,24 @@ pub struct Check {
 }
 
 impl Check {
+    /// Sums up the checks; `command` returns the command that measures the host in another way.
     pub(super) fn of(
         (host, address, kernel): (String, String, String),
         (mtu, mut findings): ([MtuReport; 2], Vec<Finding>),
         (ecn, of_ecn): (Vec<EcnReport>, Vec<Finding>),
         (reset, of_resets): (ResetReport, Option<Finding>),
+        command: Next<'_>,
     ) -> Check {
         findings.extend(of_ecn);
         findings.extend(of_resets);
         let mut causes: Vec<&str> = findings.iter().map(|finding| finding.cause.words()).collect();
         causes.dedup();
         let verdict = match &causes[..] {
-            [] => "no fault found: path MTU, ECN and connections work in both directions".to_owned(),
+            [] => format!(
+                "no fault found in path MTU, ECN and connections; loss, reordering and delay were not measured: \
+                 `{}` does that",
+                command("udp")
+            ),
             causes => format!("{} found: {}", counted(causes.len(), "fault"), causes.join(", ")),
         };
         Check { verdict, host, address, kernel, findings, mtu, ecn, reset }
