@@ -15,6 +15,7 @@ use browser::{browsed, is_sound};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
+use two_hosts::script::delayed;
 use two_hosts::{FAR, Folder, Network, Server, kiban, run};
 
 /// Runs `tc` in a namespace; returns false if the kernel lacks what it asks for.
@@ -94,7 +95,7 @@ fn a_deep_queue_has_a_bad_grade_in_its_direction_and_a_short_one_has_not() {
     }
     let text = std::fs::read_to_string(&page).expect("it was written");
     // It begins with a capital letter there.
-    let verdict = report["verdict"].as_str().expect("a verdict");
+    let verdict = report["verdict"].as_str().expect("a verdict").replace('\'', "&#39;");
     assert!(text.contains(&verdict[1..]) && text.contains("<figure "));
     if let Some(found) = browsed(Path::new(&page), "latency-browser") {
         is_sound(&found);
@@ -135,6 +136,42 @@ fn a_load_that_does_not_move_has_no_grade_and_a_policed_one_retransmits() {
     assert!(share(&download, 1) < 0.5 * share(&upload, 0), "{download:#}");
     let says = report["verdict"].as_str().is_some_and(|verdict| verdict.contains("the upload retransmits"));
     assert_eq!(says, share(&upload, 0) >= 0.05, "{report:#}");
+}
+
+#[test]
+fn a_load_that_a_small_receive_window_limits_has_no_good_grade() {
+    let Some((_path, network)) = delayed('b', 20) else { return };
+    let small = ["netns", "exec", &network.far, "sysctl", "-q", "-w", "net.ipv4.tcp_rmem=4096 16384 16384"];
+    assert!(run(Command::new("ip").args(small)), "who may make a namespace may set it");
+    let folder = Folder::new("window");
+    let server = serve(&network, &folder, &[]);
+    let report = measure(Some(&network), &folder, &server, &["latency", "--seconds", "2"]);
+    let (upload, verdict) = (load(&report, "upload"), report["verdict"].as_str().expect("a verdict"));
+    assert_eq!(upload["limits"], serde_json::json!(["window", null]), "{upload:#}");
+    assert_eq!(load(&report, "download")["limits"][0], Value::Null, "{report:#}");
+    // Nothing fills the path, unless a busy machine delays the packets.
+    let is_good = figure(&upload, "/increase_ms") < 30.0;
+    assert_eq!(upload["grade"].is_null(), is_good, "{upload:#}");
+    let words = "the upload did not fill the path, because the other host's receive window (net.ipv4.tcp_rmem) limits it";
+    assert_eq!(verdict.contains(words), is_good, "{verdict}");
+}
+
+#[test]
+fn a_queue_of_the_sending_host_itself_is_named() {
+    let Some(network) = Network::new('t', 1500) else { return };
+    // It holds more than TCP keeps there, so it drops nothing.
+    if !bucket(&network.near, "50mbit", "2s") {
+        println!("skipped: this kernel has no tbf");
+        return;
+    }
+    let folder = Folder::new("own");
+    let server = serve(&network, &folder, &[]);
+    let report = measure(Some(&network), &folder, &server, &["latency", "--seconds", "3", "-P", "2"]);
+    let upload = load(&report, "upload");
+    assert_eq!(upload["limits"], serde_json::json!(["own_queue", null]), "{upload:#}");
+    let words = "the upload waits in this host's queue (tc -s qdisc)";
+    let is_longer = figure(&upload, "/increase_ms") >= 1.0;
+    assert_eq!(report["verdict"].as_str().map(|text| text.contains(words)), Some(is_longer), "{report:#}");
 }
 
 #[test]
@@ -186,7 +223,9 @@ fn losses_are_found_in_their_direction() {
     );
     let latency = measure(Some(&network), &folder, &server, &["latency", "--seconds", "2"]);
     let verdict = latency["verdict"].as_str().expect("a verdict");
-    assert!(verdict.contains("of the probes from the host"), "{latency:#}");
+    let begins =
+        verdict.starts_with("the idle path loses ") && verdict.contains("of the probes from the host; ");
+    assert!(begins, "{latency:#}");
     assert!(!verdict.contains("of the probes to the host"), "{latency:#}");
     let first = latency["advice"][0].as_str().expect("advice");
     assert!(first.starts_with("the path loses ") && first.contains(" from the host although"), "{latency:#}");

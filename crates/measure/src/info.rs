@@ -23,6 +23,9 @@ pub struct TcpInfo {
     pub snd_mss: u32,
     /// Estimated MSS of the peer's segments, bytes.
     pub rcv_mss: u32,
+    /// Segments in flight: sent, and not acknowledged.
+    #[serde(default)]
+    pub unacked: u32,
     /// The path's MTU, bytes.
     pub pmtu: u32,
     /// Smoothed RTT, us.
@@ -102,6 +105,7 @@ impl TcpInfo {
             ato_us: old(12),
             snd_mss: old(16),
             rcv_mss: old(20),
+            unacked: old(24),
             pmtu: old(60),
             rtt_us: old(68),
             snd_cwnd: old(80),

@@ -88,6 +88,9 @@ pub struct ProbeOutcome {
     /// The segments of the server's connections; `None` from a server that does not report them.
     #[serde(default)]
     pub(crate) down_segments: Option<Segments>,
+    /// What limited the server's connections; `None` without them, or from a server that does not report it.
+    #[serde(default)]
+    pub(crate) down_limits: Option<LoadLimits>,
     /// The congestion control of the server's connections; `None` without them, or if it is not known.
     #[serde(default)]
     pub(crate) down_congestion: Option<String>,
@@ -122,30 +125,87 @@ impl Segments {
     }
 }
 
-/// Counts the segments that a connection of a load sends after [`RAMP`].
-pub(crate) struct SegmentMeter {
-    from: Instant,
-    before: Option<TcpInfo>,
+/// What limited the connections of a load after [`RAMP`], apart from the path.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LoadLimits {
+    /// The share of the time in which the send buffer was too small, of the connection with the least share.
+    pub(crate) send_buffer: f64,
+    /// The share of the time in which the receiver's window was full, likewise.
+    pub(crate) window: f64,
+    /// The sums of segments in flight and of congestion windows, over all readings at which more data could
+    /// have been sent.
+    pub(crate) in_flight: u64,
+    pub(crate) congestion_window: u64,
 }
 
-impl SegmentMeter {
-    /// Returns a meter that begins to count at this time.
-    pub(crate) fn new(from: Instant) -> SegmentMeter {
-        SegmentMeter { from, before: None }
+impl LoadLimits {
+    /// Returns the limits of both.
+    fn and(self, other: LoadLimits) -> LoadLimits {
+        LoadLimits {
+            send_buffer: self.send_buffer.min(other.send_buffer),
+            window: self.window.min(other.window),
+            in_flight: self.in_flight + other.in_flight,
+            congestion_window: self.congestion_window + other.congestion_window,
+        }
+    }
+}
+
+/// What the connections of a load sent after [`RAMP`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoadSent {
+    pub(crate) segments: Segments,
+    pub(crate) limits: Option<LoadLimits>,
+}
+
+/// Observes what a connection of a load sends after [`RAMP`].
+pub(crate) struct SendMeter {
+    /// When the next reading is due.
+    next: Instant,
+    before: Option<TcpInfo>,
+    in_flight: u64,
+    congestion_window: u64,
+}
+
+impl SendMeter {
+    /// Returns a meter that begins to observe at this time.
+    pub(crate) fn new(from: Instant) -> SendMeter {
+        SendMeter { next: from, before: None, in_flight: 0, congestion_window: 0 }
     }
 
-    /// Reads the connection once the time has come.
+    /// Reads the connection if a reading is due.
     pub(crate) fn look(&mut self, stream: &Stream, now: Instant) {
-        if self.before.is_none() && now >= self.from {
-            self.before = stream.info().ok();
+        if now < self.next {
+            return;
+        }
+        self.next = now + INTERVAL;
+        let Ok(info) = stream.info() else { return };
+        self.before.get_or_insert(info);
+        if info.notsent_bytes.is_some_and(|bytes| bytes > 0) {
+            self.in_flight += u64::from(info.unacked);
+            self.congestion_window += u64::from(info.snd_cwnd);
         }
     }
 
     /// Adds what the connection has sent.
-    pub(crate) fn finish(self, stream: &Stream, segments: &mut Segments) {
-        if let Ok(after) = stream.info() {
-            segments.add(self.before, &after);
+    pub(crate) fn finish(self, stream: &Stream, sent: &mut LoadSent) {
+        let Ok(after) = stream.info() else { return };
+        sent.segments.add(self.before, &after);
+        if let Some(limits) = self.limits(&after) {
+            sent.limits = Some(sent.limits.map_or(limits, |others| others.and(limits)));
         }
+    }
+
+    /// Returns what limited the connection until a last reading; `None` if the kernel does not say.
+    fn limits(&self, after: &TcpInfo) -> Option<LoadLimits> {
+        let before = self.before?;
+        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?) as f64);
+        let busy = since(after.busy_us, before.busy_us)?.max(1.0);
+        Some(LoadLimits {
+            send_buffer: since(after.sndbuf_limited_us, before.sndbuf_limited_us)? / busy,
+            window: since(after.rwnd_limited_us, before.rwnd_limited_us)? / busy,
+            in_flight: self.in_flight,
+            congestion_window: self.congestion_window,
+        })
     }
 }
 
@@ -296,6 +356,32 @@ mod tests {
         segments.add(None, &TcpInfo { total_retrans: 9, ..TcpInfo::default() });
         assert_eq!(segments, Segments { sent: 400, retransmits: 80 });
         assert_eq!(segments.retransmits_percent(), Some(20.0));
+    }
+
+    #[test]
+    fn a_load_has_the_least_share_of_its_connections() {
+        let info = |busy_ms: u64, window_ms: u64, buffer_ms: u64| TcpInfo {
+            busy_us: Some(busy_ms * 1000),
+            rwnd_limited_us: Some(window_ms * 1000),
+            sndbuf_limited_us: Some(buffer_ms * 1000),
+            ..TcpInfo::default()
+        };
+        let meter = |in_flight| SendMeter {
+            before: Some(info(1000, 900, 0)),
+            in_flight,
+            congestion_window: 100,
+            ..SendMeter::new(Instant::ZERO)
+        };
+        let one = meter(50).limits(&info(3000, 900, 1800)).expect("the kernel says it");
+        assert_eq!((one.send_buffer, one.window), (0.9, 0.0));
+        let both = one.and(meter(80).limits(&info(2000, 1000, 1000)).expect("the kernel says it"));
+        let expected = LoadLimits { send_buffer: 0.9, window: 0.0, in_flight: 130, congestion_window: 200 };
+        assert_eq!(both, expected);
+        assert_eq!(
+            both.and(meter(0).limits(&info(2000, 900, 0)).expect("the kernel says it")).send_buffer,
+            0.0
+        );
+        assert_eq!(meter(0).limits(&TcpInfo::default()), None);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub enum HostCause {
     Slow,
     /// Packets wait in a long queue while it is loaded.
     Queue,
+    /// A host limited the load, so that it did not fill the path.
+    NotFilled,
     /// Too few probes were sent to see a loss.
     LossNotMeasured,
     /// The server limits the rate, so the path was not filled.
@@ -47,6 +49,7 @@ impl HostCause {
             HostCause::Loss => "loses packets",
             HostCause::Slow => "slow",
             HostCause::Queue => "long queue",
+            HostCause::NotFilled => "path not filled",
             HostCause::LossNotMeasured => "loss not measured",
             HostCause::ServerLimit => "limited by its server",
         }
@@ -157,10 +160,18 @@ pub(super) fn findings(
             advice: slow_advice((name, other), latency, way, is_lossy, command),
         });
     }
-    // A direction without a grade moved no data.
-    if latency.grade.is_none_or(|grade| grade >= Grade::C) {
+    let alone = [LoadName::Upload, LoadName::Download].map(|load| row(latency, load));
+    // A direction without a grade moved no data, or did not fill the path.
+    let cause = if alone.iter().any(|row| row.is_stalled()) {
+        Some(HostCause::Stalled)
+    } else if alone.iter().any(|row| row.grade >= Some(Grade::C)) {
+        Some(HostCause::Queue)
+    } else {
+        latency.grade.is_none().then_some(HostCause::NotFilled)
+    };
+    if let Some(cause) = cause {
         found.push(HostFinding {
-            cause: if latency.grade.is_none() { HostCause::Stalled } else { HostCause::Queue },
+            cause,
             because: latency.verdict.clone(),
             advice: latency.advice.join("; "),
         });

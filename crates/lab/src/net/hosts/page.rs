@@ -136,7 +136,7 @@ fn verdict(host: &HostReport) -> Badge {
 fn tone(cause: HostCause) -> Tone {
     match cause {
         HostCause::Stalled | HostCause::Loss | HostCause::Slow => Tone::Bad,
-        HostCause::Queue | HostCause::LossNotMeasured => Tone::Doubt,
+        HostCause::Queue | HostCause::NotFilled | HostCause::LossNotMeasured => Tone::Doubt,
         HostCause::ServerLimit => Tone::Plain,
     }
 }

@@ -202,6 +202,7 @@ mod tests {
             queue_ms: [0.0; 2],
             throughput_mbps: mbps,
             segments: [None; 2],
+            limits: [None; 2],
             probes: [fate(if load == LoadName::Idle { lost[0] } else { lost[1] }), fate(0)],
             rate_limited,
             series: Vec::new(),
@@ -262,6 +263,17 @@ mod tests {
         assert!(text.contains("slow: slow: 9 Mbit/s from the host; good has 93"), "{text}");
         let page = hosts.html("kiban lab hosts plan.toml");
         assert!(page.contains("need attention") && page.contains("loses packets"));
+    }
+
+    #[test]
+    fn a_path_that_a_host_s_buffer_left_unfilled_is_not_called_stalled_or_good() {
+        let mut unfilled = latency([94.0, 93.0], [0, 0], Grade::A, false);
+        unfilled.grade = None;
+        unfilled.loads[1].grade = None;
+        assert_eq!(causes(&named(&[("one", unfilled.clone())])), [("one", vec![HostCause::NotFilled])]);
+        unfilled.loads[1].throughput_mbps[0] = 0.0;
+        let stalled = named(&[("one", unfilled)]);
+        assert!(causes(&stalled)[0].1.contains(&HostCause::Stalled));
     }
 
     #[test]

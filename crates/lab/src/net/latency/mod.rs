@@ -12,12 +12,14 @@
 //!           synchronised clocks, because it is a difference.
 //! Losses    a policer or a very short queue drops the load instead of delaying it, so round trips stay
 //!           short. The share of retransmitted segments shows that.
-//! Limits    the load must fill the path. If the server's rate limit slowed it, the report says so; a
-//!           direction in which no data moved has no grade.
+//! Limits    the load must fill the path. If the server's rate limit slowed it, the report says so. A
+//!           direction in which no data moved, or in which the hosts' own buffers limited the load to less
+//!           than fills a queue ([`Limit`]), has no grade.
 
 mod clocks;
 mod figures;
 mod grade;
+mod limit;
 mod page;
 mod phase;
 mod report;
@@ -26,6 +28,7 @@ mod request;
 pub use crate::remote::probes::Segments;
 pub use figures::{Fate, Percentiles};
 pub use grade::Grade;
+pub use limit::Limit;
 pub use report::{Latency, LoadName, LoadRow};
 pub use request::{LatencyRequest, Next};
 

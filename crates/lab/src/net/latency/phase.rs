@@ -13,8 +13,8 @@ use crate::engine::Failure;
 use crate::net::trial::task::broken;
 use crate::remote::client::Client;
 use crate::remote::probes::{
-    LOAD_BYTES, LOAD_LOOK, PROBE_OCTETS, PROBES_MAX, Probe, ProbeOutcome, ProbeRequest, RAMP, SegmentMeter,
-    Segments, Volume, greeting, load_settings, read_reply, write_probe,
+    LOAD_BYTES, LOAD_LOOK, LoadSent, PROBE_OCTETS, PROBES_MAX, Probe, ProbeOutcome, ProbeRequest, RAMP,
+    SendMeter, Volume, greeting, load_settings, read_reply, write_probe,
 };
 use crate::remote::protocol::{COOKIE_TRIES_MAX, Nonce, Request};
 use crate::remote::tcp::Stream;
@@ -128,8 +128,8 @@ pub(in crate::net) struct Observed {
     pub(in crate::net) dropped_here: u64,
     /// What the server's connections carried.
     pub(in crate::net) down: Volume,
-    /// The segments of this host's connections, and their congestion control.
-    pub(in crate::net) up_segments: Segments,
+    /// What this host's connections sent, and their congestion control.
+    pub(in crate::net) up_sent: LoadSent,
     pub(in crate::net) up_congestion: Option<String>,
     pub(in crate::net) server: ProbeOutcome,
 }
@@ -203,7 +203,7 @@ pub(in crate::net) fn run(
     let load = Load {
         clock,
         ramped: begin + ramp,
-        up: Mutex::new(Segments::default()),
+        up: Mutex::new(LoadSent::default()),
         intervals_max: phase.length.as_millis() as usize / 10 + 100,
         down: Mutex::new(Volume::new(begin)),
         stop: AtomicBool::new(false),
@@ -226,7 +226,7 @@ pub(in crate::net) fn run(
         sent: prober.sent,
         dropped_here: socket.drops().unwrap_or(0),
         down: load.down.into_inner().unwrap_or_default(),
-        up_segments: load.up.into_inner().unwrap_or_default(),
+        up_sent: load.up.into_inner().unwrap_or_default(),
         up_congestion: up_congestion.map(|given| given.congestion),
         server,
     })
@@ -236,7 +236,7 @@ struct Load {
     clock: Clock,
     /// When the connections have reached their rate.
     ramped: Instant,
-    up: Mutex<Segments>,
+    up: Mutex<LoadSent>,
     intervals_max: usize,
     down: Mutex<Volume>,
     stop: AtomicBool,
@@ -246,7 +246,7 @@ impl Load {
     /// Carries load in one direction until the end.
     fn carry(&self, mut stream: Stream, is_up: bool) -> io::Result<()> {
         let mut room = vec![0x5a; LOAD_BYTES];
-        let mut meter = SegmentMeter::new(self.ramped);
+        let mut meter = SendMeter::new(self.ramped);
         while !self.stop.load(Ordering::Acquire) {
             let moved = if is_up { stream.write(&room) } else { stream.read(&mut room) };
             meter.look(&stream, self.clock.now());

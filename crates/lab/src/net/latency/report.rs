@@ -3,6 +3,7 @@
 use super::clocks::Clocks;
 use super::figures::{Fate, Percentiles};
 use super::grade::Grade;
+use super::limit::Limit;
 use super::phase::Observed;
 use super::request::{LatencyRequest, Next, trace_command};
 use crate::engine::Failure;
@@ -54,7 +55,8 @@ impl LoadName {
 pub struct LoadRow {
     /// The load.
     pub load: LoadName,
-    /// The grade; `None` for the idle path, and if a direction that was to be loaded stalled.
+    /// The grade; `None` for the idle path, and if a direction that was to be loaded stalled or did not fill
+    /// the path.
     pub grade: Option<Grade>,
     /// Round trips.
     pub round_trip: Percentiles,
@@ -66,6 +68,8 @@ pub struct LoadRow {
     pub throughput_mbps: [f64; 2],
     /// The segments of the load, to the host and from it; `None` if a kernel does not count them.
     pub segments: [Option<Segments>; 2],
+    /// What limited the load to the host and from it, apart from the path.
+    pub limits: [Option<Limit>; 2],
     /// The fate of probes and of replies.
     pub probes: [Fate; 2],
     /// Whether the server's rate limit slowed the load.
@@ -92,6 +96,20 @@ impl LoadRow {
     pub fn is_stalled(&self) -> bool {
         let mut ways = self.load.directions().into_iter().zip(self.throughput_mbps);
         ways.any(|(is_loaded, mbps)| is_loaded && mbps < STALLED_MBPS)
+    }
+
+    /// Returns the direction in which the hosts' own buffers limited the load, so that it did not fill the
+    /// path: a queue that grows shows that the path is full nevertheless.
+    pub(in crate::net) fn unfilled(&self) -> Option<(usize, Limit)> {
+        let is_short = Grade::of(self.increase_ms) <= Grade::A;
+        self.limited().find(|(_, limit)| is_short && limit.is_buffer())
+    }
+
+    /// Returns the directions in which something limited the load apart from the path. If the server's rate
+    /// limit did, its window only follows from that.
+    fn limited(&self) -> impl Iterator<Item = (usize, Limit)> {
+        let ways = [0, 1].into_iter().filter(|_| !self.rate_limited);
+        ways.filter_map(|way| Some((way, self.limits[way]?)))
     }
 
     /// Returns the share of retransmitted segments of a direction, percent; `None` if it is not loaded, or
@@ -139,7 +157,7 @@ impl LoadRow {
 pub struct Latency {
     /// The verdict in one sentence.
     pub verdict: String,
-    /// The worse grade of upload and download; `None` if one of them stalled.
+    /// The worse grade of upload and download; `None` if one of them has none.
     pub grade: Option<Grade>,
     /// What to change, if the grade is B or worse.
     pub advice: Vec<String>,
@@ -221,6 +239,12 @@ impl Latency {
             let queue_ms =
                 [0, 1].map(|way| idle.map_or(0.0, |idle| middle(&probes[way]) - middle(&idle.probes[way])));
             let begin = observed.window.0;
+            let server = &observed.server;
+            let segments = [Some(observed.up_sent.segments), server.down_segments];
+            let limits = [observed.up_sent.limits, server.down_limits];
+            let congestion = [&observed.up_congestion, &server.down_congestion].map(Option::as_deref);
+            let idle_ms = idle.map_or(0.0, |idle| idle.round_trip.p50_ms);
+            let limits = [0, 1].map(|way| Limit::of(limits[way]?, segments[way], congestion[way], idle_ms));
             let series = observed
                 .in_window()
                 .map(|one| ((one.departure - begin) as f64 * 1e-9, one.round_trip() as f64 * 1e-6));
@@ -233,10 +257,11 @@ impl Latency {
                 throughput_mbps: observed.throughput_mbps(&clocks),
                 rate_limited: observed.server.rate_limited,
                 series: series.collect(),
-                segments: [Some(observed.up_segments), observed.server.down_segments],
+                segments,
+                limits,
                 probes,
             };
-            if row.is_stalled() {
+            if row.is_stalled() || row.unfilled().is_some() {
                 row.grade = None;
             }
             loads.push(row);
@@ -268,6 +293,14 @@ impl Latency {
 }
 
 fn verdict(rows: [&LoadRow; 2], idle: &LoadRow) -> String {
+    let unfilled = rows.iter().filter(|row| !row.is_stalled()).filter_map(|row| {
+        let (way, limit) = row.unfilled()?;
+        Some(format!(
+            "the {} did not fill the path, because {} limits it",
+            row.load.name(),
+            limit.setting(way)
+        ))
+    });
     let stalled: Vec<&str> = rows.iter().filter(|row| row.is_stalled()).map(|row| row.load.name()).collect();
     let graded = rows.into_iter().filter_map(|row| Some((row.grade?, row)));
     let worse =
@@ -286,30 +319,44 @@ fn verdict(rows: [&LoadRow; 2], idle: &LoadRow) -> String {
     let stalled = match stalled[..] {
         [] => None,
         _ => Some(format!(
-            "no grade: the {} stalled, so there was no load that could delay other traffic",
+            "the {} stalled, so there was no load that could delay other traffic",
             stalled.join(" and the ")
         )),
     };
-    let mut words = match (stalled, worse) {
-        (Some(stalled), Some(worse)) => format!("{stalled}; the other direction alone has {worse}"),
-        (stalled, worse) => stalled.or(worse).expect("a direction that did not stall has a grade"),
+    let ungraded: Vec<String> = stalled.into_iter().chain(unfilled).collect();
+    let ungraded = (!ungraded.is_empty()).then(|| format!("no grade: {}", ungraded.join("; ")));
+    let graded = match (ungraded, worse) {
+        (Some(ungraded), Some(worse)) => format!("{ungraded}; the other direction alone has {worse}"),
+        (ungraded, worse) => ungraded.or(worse).expect("a direction has a grade, or a reason for none"),
     };
+    // A path that loses packets without a load has to be repaired first.
+    let losses = [(0, "to"), (1, "from")].into_iter().filter_map(|(way, words)| {
+        let percent = readable(idle.idle_loss(way)?);
+        Some(format!("the idle path loses {percent} % of the probes {words} the host; "))
+    });
+    let mut words = losses.collect::<String>() + &graded;
     for row in rows {
         if let Some(percent) = row.notable_retransmits() {
             words +=
                 &format!("; the {} retransmits {} % of its segments", row.load.name(), readable(percent));
+        }
+        let is_graded = row.grade.is_some() && row.increase_ms >= INCREASE_MIN;
+        for (way, limit) in row.limited().filter(|_| is_graded) {
+            let name = row.load.name();
+            words += &match limit {
+                Limit::OwnQueue => format!(
+                    "; the {name} waits in {}, where TCP keeps few packets of each connection: with more \
+                     connections (-P), or other programs, packets may wait longer",
+                    limit.setting(way)
+                ),
+                _ => format!("; {} limits the {name}, so the queue may become longer", limit.setting(way)),
+            };
         }
         if row.grade.is_some_and(|grade| grade < Grade::F) && row.is_growing() {
             words += &format!(
                 "; round trips still grew when the {} ended: a longer --seconds may give a worse grade",
                 row.load.name()
             );
-        }
-    }
-    for (way, words_of) in [(0, "to"), (1, "from")] {
-        if let Some(percent) = idle.idle_loss(way) {
-            words +=
-                &format!("; the idle path loses {} % of the probes {words_of} the host", readable(percent));
         }
     }
     words
@@ -335,6 +382,13 @@ fn loss_advice(way: usize, rows: &[&LoadRow; 2], idle: &LoadRow, command: Next<'
 fn advice(row: &LoadRow, idle: &LoadRow, command: Next<'_>) -> Option<String> {
     let (at, way) = row.way();
     let name = row.load.name();
+    if let Some((way, limit)) = row.unfilled().filter(|_| !row.is_stalled()) {
+        return Some(format!(
+            "the {name} had only {} Mbit/s: raise the maximum of {}, or use more connections (-P), and measure again",
+            readable(row.throughput_mbps[way]),
+            limit.setting(way),
+        ));
+    }
     let Some(grade) = row.grade else {
         return Some(format!(
             "the {name} moved no data, although probes and handshakes passed: run `{}`, which finds a path that \
@@ -459,7 +513,7 @@ impl fmt::Display for Latency {
 mod tests {
     use super::super::phase::Exchange;
     use super::*;
-    use crate::remote::probes::{ProbeOutcome, Volume};
+    use crate::remote::probes::{LoadLimits, ProbeOutcome, Volume};
     use std::time::Duration;
 
     const MS: i64 = 1_000_000;
@@ -583,7 +637,7 @@ mod tests {
     #[test]
     fn a_load_that_is_dropped_instead_of_delayed_is_a_finding() {
         let dropped = |sent, retransmits| {
-            move |_: LoadName, phase: &mut Observed| phase.up_segments = Segments { sent, retransmits }
+            move |_: LoadName, phase: &mut Observed| phase.up_sent.segments = Segments { sent, retransmits }
         };
         let policed = changed([5, 5], [5, 5], false, dropped(3321, 712));
         assert_eq!(policed.grade, Some(Grade::APlus));
@@ -624,7 +678,7 @@ mod tests {
         };
         let report = changed([45, 5], [5, 5], false, lossy(4));
         assert!(
-            report.verdict.ends_with("the idle path loses 4 % of the probes from the host"),
+            report.verdict.starts_with("the idle path loses 4 % of the probes from the host; grade B: "),
             "{}",
             report.verdict
         );
@@ -639,6 +693,63 @@ mod tests {
         // Two lost probes are no finding.
         let few = changed([45, 5], [5, 5], false, lossy(2));
         assert!(!few.verdict.contains("idle path loses") && few.advice.len() == 1, "{few}");
+    }
+
+    #[test]
+    fn a_load_that_the_hosts_limit_has_no_grade_unless_it_fills_a_queue() {
+        let limits = |send_buffer, window, in_flight| LoadLimits {
+            send_buffer,
+            window,
+            in_flight,
+            congestion_window: 100,
+        };
+        let limited = |to: LoadLimits, from: LoadLimits| {
+            move |name: LoadName, phase: &mut Observed| {
+                let [is_up, is_down] = name.directions();
+                phase.up_sent.limits = is_up.then_some(to);
+                phase.server.down_congestion = is_down.then(|| "cubic".to_owned());
+                phase.server.down_limits = is_down.then_some(from);
+                phase.server.down_segments = Some(Segments { sent: 3000, retransmits: 0 });
+            }
+        };
+        let (free, small) = (limits(0.1, 0.2, 98), limits(0.95, 0.0, 0));
+        let upload = changed([5, 5], [5, 45], false, limited(small, free));
+        let grades: Vec<_> = upload.loads.iter().map(|row| row.grade).collect();
+        assert_eq!((upload.grade, grades), (None, vec![None, None, Some(Grade::B), Some(Grade::B)]));
+        assert!(
+            upload.verdict.starts_with(
+                "no grade: the upload did not fill the path, because this host's send buffer (net.ipv4.tcp_wmem) \
+                 limits it; the other direction alone has grade B"
+            ),
+            "{}",
+            upload.verdict
+        );
+        assert!(
+            upload.advice[0]
+                .starts_with("the upload had only 20 Mbit/s: raise the maximum of this host's send"),
+            "{:?}",
+            upload.advice
+        );
+        assert_eq!(upload.loads[1].limits, [Some(Limit::SendBuffer), None]);
+        let window = changed([5, 5], [5, 5], false, limited(free, limits(0.0, 0.9, 50)));
+        let words = "because this host's receive window (net.ipv4.tcp_rmem) limits it";
+        assert!(window.verdict.contains(words) && window.loads[1].grade == Some(Grade::APlus), "{window}");
+        // The server's --rate is the reason, and a queue shows that the path is full.
+        let rated = changed([5, 5], [5, 5], true, limited(small, free));
+        assert_eq!(rated.grade, Some(Grade::APlus));
+        let full = changed([85, 5], [5, 5], false, limited(small, free));
+        assert_eq!(full.grade, Some(Grade::C));
+        let words =
+            "; this host's send buffer (net.ipv4.tcp_wmem) limits the upload, so the queue may become longer";
+        assert!(full.verdict.ends_with(words), "{}", full.verdict);
+        // A queue of a host itself.
+        let own = changed([5, 5], [5, 25], false, limited(free, limits(0.0, 0.0, 60)));
+        assert_eq!(own.grade, Some(Grade::A));
+        let words =
+            "; the download waits in the other host's queue (tc -s qdisc), where TCP keeps few packets";
+        assert!(own.verdict.contains(words), "{}", own.verdict);
+        let none = changed([5, 5], [5, 5], false, limited(free, limits(0.0, 0.0, 60)));
+        assert!(!none.verdict.contains("waits in"), "{}", none.verdict);
     }
 
     #[test]

@@ -14,9 +14,9 @@ use super::data_ports::DataPort;
 use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, State, late, overlapping};
 use crate::remote::probes::{
-    INTERVAL, LOAD_BYTES, LOAD_CONNECTIONS_MAX, LOAD_LOOK, PROBE_OCTETS, PROBE_OCTETS_MAX, PROBES_MAX,
-    ProbeOutcome, ProbeRequest, RAMP, Reply, SegmentMeter, Segments, Volume, date_of, greeting,
-    load_settings, read_probe, write_reply,
+    INTERVAL, LOAD_BYTES, LOAD_CONNECTIONS_MAX, LOAD_LOOK, LoadSent, PROBE_OCTETS, PROBE_OCTETS_MAX,
+    PROBES_MAX, ProbeOutcome, ProbeRequest, RAMP, Reply, SendMeter, Volume, date_of, greeting, load_settings,
+    read_probe, write_reply,
 };
 use crate::remote::protocol::{self, Nonce, Request};
 use crate::remote::tcp::Stream;
@@ -71,7 +71,7 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
         deadline: clock.now() + length,
         intervals_max: (length.as_millis() / INTERVAL.as_millis()) as usize + 1,
         up: Mutex::new(Volume::new(clock.now())),
-        down: Mutex::new(Segments::default()),
+        down: Mutex::new(LoadSent::default()),
         congestion: Mutex::new(None),
         rate_limited: AtomicBool::new(false),
         stop: AtomicBool::new(false),
@@ -88,12 +88,14 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &ProbeRequ
         load.stop.store(true, Ordering::Release);
         done
     })?;
+    let down = load.down.into_inner().unwrap_or_default();
     let outcome = ProbeOutcome {
         dropped_here: datagrams.drops(),
         date: date_of(clock),
         known_mtu: known_mtu(session.address).ok(),
         up: load.up.into_inner().unwrap_or_default(),
-        down_segments: load.down.into_inner().ok(),
+        down_segments: Some(down.segments),
+        down_limits: down.limits,
         down_congestion: load.congestion.into_inner().unwrap_or_default(),
         rate_limited: load.rate_limited.into_inner(),
         ..outcome
@@ -168,7 +170,7 @@ struct Load<'a> {
     /// What the client's connections carried.
     up: Mutex<Volume>,
     /// What the server's connections sent.
-    down: Mutex<Segments>,
+    down: Mutex<LoadSent>,
     /// The congestion control of the server's connections.
     congestion: Mutex<Option<String>>,
     rate_limited: AtomicBool,
@@ -227,7 +229,7 @@ impl Load<'_> {
         if prepared.is_err() {
             return;
         }
-        let mut meter = SegmentMeter::new(self.state.clock.now() + RAMP);
+        let mut meter = SendMeter::new(self.state.clock.now() + RAMP);
         while !self.stops() {
             let moved = if is_up { stream.read(&mut room) } else { stream.write(&room) };
             meter.look(&stream, self.state.clock.now());
