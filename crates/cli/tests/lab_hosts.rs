@@ -375,7 +375,10 @@ fn hosts_that_cannot_be_measured_are_named_with_what_to_do() {
         ("missing", "there is no /nonexistent/kiban on eve@missing: install kiban there"),
         ("old", "eve@old has kiban 0.0.1, and this host has"),
         ("older", "cannot be started over ssh: install version"),
-        ("gone", "ssh to eve@gone failed: ssh: connect to host gone port 22: Connection refused; make '"),
+        (
+            "gone",
+            "ssh to eve@gone failed: ssh: connect to host gone port 22: Connection refused; start an ssh",
+        ),
     ] {
         let all = report["not_measured"].as_array().expect("a list");
         let why = all.iter().find(|one| one["name"] == name).and_then(|one| one["why"].as_str());
@@ -505,6 +508,46 @@ fn with_copy_the_program_is_sent_and_removed() {
     assert_eq!(report(&output)["hosts"][0]["name"], "bare");
     let left: Vec<_> = std::fs::read_dir(folder.path("tmp")).expect("it is ours").collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The program in the place of ssh is killed after it has passed on a part of the copy.
+#[test]
+fn a_copy_that_is_cut_off_leaves_nothing() {
+    let folder = Folder::new("cut");
+    let link = folder.path("link");
+    std::fs::create_dir_all(folder.path("tmp")).expect("there is disk space");
+    // A pipe holds less than what is passed on, so the other end is copying when it is killed.
+    let ssh = program(
+        &folder,
+        "ssh",
+        &format!(
+            "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nmkfifo {link}\nsh -c \"$3\" < {link} &\n\
+             exec 3> {link}\nhead -c 2000000 >&3\nkill -9 $!\necho 'Connection reset' >&2\nexit 255\n"
+        ),
+    );
+    std::fs::write(folder.path("plan.toml"), "[[host]]\nssh = \"far\"\ncopy = true\n")
+        .expect("there is disk space");
+    let mut command = kiban(None);
+    command.args([
+        "lab",
+        "hosts",
+        &folder.path("plan.toml"),
+        "--json",
+        "--quiet",
+        "--together",
+        "--ssh",
+        &ssh,
+    ]);
+    let output = command.env("TMPDIR", folder.path("tmp")).output().expect("the program was built");
+    let why = report_of_refusal(&output);
+    assert!(why.contains("Connection reset"), "{why}");
+    let left: Vec<_> = std::fs::read_dir(folder.path("tmp")).expect("it is ours").collect();
+    assert!(left.is_empty(), "{left:?}");
+    // One host cannot share a bottleneck.
+    let at_once = &report(&output)["not_measured"][1];
+    assert_eq!(at_once["name"], "all at once");
+    let why = at_once["why"].as_str().expect("a reason");
+    assert!(why.contains("needs two hosts, and none could be measured"), "{why}");
 }
 
 #[test]

@@ -190,27 +190,39 @@ fn check(host: &HostPlan, all: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// The form of each value of a plan, with an example.
-const FORMS: [(&str, &str, &str); 12] = [
-    ("seconds", "a number of seconds, 2 to 3600", "10"),
-    ("parallel", "a number of connections, 1 to 16", "4"),
-    ("together", "true or false", "true"),
-    ("all", "a table of settings for all hosts", "{ rate = 100 }"),
-    ("ssh", "[USER@]HOST in quotation marks", "\"admin@node1\""),
-    ("name", "a name in quotation marks", "\"node1\""),
-    ("address", "an address or host name in quotation marks", "\"192.0.2.7\""),
-    ("kiban", "a path in quotation marks", "\"/opt/kiban/bin/kiban\""),
-    ("copy", "true or false", "true"),
-    ("port", "a number, 1 to 65535", "4195"),
-    ("data_ports", "two ports in quotation marks", "\"4200-4203\""),
-    ("rate", "a whole number of Mbit/s, without a unit", "100"),
+/// The places of a plan in which keys belong.
+const TOP: &str = "at the top of the plan, before the first table";
+const HOST: &str = "in a table [[host]]";
+const ANY: &str = "in the table [all], or in a table [[host]]";
+
+/// The form of each value of a plan, with an example, and its place.
+const FORMS: [(&str, &str, &str, &str); 12] = [
+    ("seconds", "a number of seconds, 2 to 3600", "10", TOP),
+    ("parallel", "a number of connections, 1 to 16", "4", TOP),
+    ("together", "true or false", "true", TOP),
+    ("all", "a table of settings for all hosts", "{ rate = 100 }", TOP),
+    ("ssh", "[USER@]HOST in quotation marks", "\"admin@node1\"", HOST),
+    ("name", "a name in quotation marks", "\"node1\"", HOST),
+    ("address", "an address or host name in quotation marks", "\"192.0.2.7\"", HOST),
+    ("kiban", "a path in quotation marks", "\"/opt/kiban/bin/kiban\"", ANY),
+    ("copy", "true or false", "true", ANY),
+    ("port", "a number, 1 to 65535", "4195", ANY),
+    ("data_ports", "two ports in quotation marks", "\"4200-4203\"", ANY),
+    ("rate", "a whole number of Mbit/s, without a unit", "100", ANY),
 ];
+
+/// Returns where a key belongs that serde does not know in the table that has it.
+fn place(why: &str) -> Option<String> {
+    let (key, _) = why.split_once("unknown field `")?.1.split_once('`')?;
+    let (name, .., place) = FORMS.iter().find(|(name, ..)| *name == key)?;
+    Some(format!("{name} belongs {place}"))
+}
 
 /// Returns the form of the value at a place of a plan.
 fn form(text: &str, at: usize) -> Option<String> {
     let key = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
     let key = key.rsplit(|one: char| !one.is_ascii_alphanumeric() && one != '_').next()?;
-    let (name, form, example) = FORMS.iter().find(|(name, ..)| *name == key)?;
+    let (name, form, example, _) = FORMS.iter().find(|(name, ..)| *name == key)?;
     Some(format!("{name} must be {form}, such as {name} = {example}"))
 }
 
@@ -219,8 +231,9 @@ fn read(text: &str) -> Result<(LatencyRequest, bool, Vec<Target>), String> {
     let plan: Plan = toml::from_str(text).map_err(|error| {
         let why = error.to_string();
         let is_table = why.contains("missing field `host`") || why.contains("expected a sequence");
-        let form = error.span().and_then(|span| form(text, span.start)).unwrap_or_default();
-        if is_table { format!("{why}a plan has a table [[host]] for each host") } else { why + &form }
+        let form = || error.span().and_then(|span| form(text, span.start));
+        let hint = place(&why).or_else(form).unwrap_or_default();
+        if is_table { format!("{why}a plan has a table [[host]] for each host") } else { why + &hint }
     })?;
     let seconds = checked_seconds(plan.seconds).map_err(|why| format!("seconds {why}"))?;
     if !(1..=16).contains(&plan.parallel) {
@@ -279,9 +292,9 @@ impl HostsCommand {
         if let Some(name) = &self.host {
             return run_on(&targets, name, &ssh, &self.command);
         }
-        let at_once = (at_once || self.together) && targets.len() > 1;
+        let at_once = at_once || self.together;
         if !self.quiet {
-            note!("{}", announcement(&request, targets.len(), at_once));
+            note!("{}", announcement(&request, targets.len(), at_once && targets.len() > 1));
         }
         let bar = super::output::spinner(self.quiet);
         let results = Results::new(Mutex::new(Some(Kept::default())));
@@ -396,7 +409,11 @@ impl HostsCommand {
         }
         let Kept { measured, failed } = lock(results).as_ref().cloned().unwrap_or_default();
         let mut hosts = Hosts::of(measured, failed, &|host, rest| self.words_for(host, rest));
-        if at_once && hosts.hosts.len() > 1 {
+        let left = hosts.hosts.len();
+        if at_once && left < 2 {
+            let left = ["none", "only one"][left];
+            hosts.add_together(Err(format!("it needs two hosts, and {left} could be measured")));
+        } else if at_once {
             let clients: Result<Vec<Client>, Failure> =
                 served.iter().map(|(target, server, port)| connect(target, server, *port)).collect();
             let alone: Vec<[f64; 2]> = hosts.hosts.iter().map(|host| host.mbps).collect();
@@ -518,6 +535,9 @@ mod tests {
             (format!("seconds = 1\n{one}"), "seconds must be 2 to 3600"),
             (format!("parallel = 17\n{one}"), "parallel must be 1 to 16"),
             (format!("{one}colour = 1\n"), "unknown field `colour`"),
+            (format!("rate = 100\n{one}"), "rate belongs in the table [all], or in a table [[host]]"),
+            (format!("{one}seconds = 4\n"), "seconds belongs at the top of the plan, before the first table"),
+            (format!("[all]\nssh = \"a\"\n{one}"), "ssh belongs in a table [[host]]"),
             (
                 format!("{one}rate = \"5Mbit\"\n"),
                 "rate must be a whole number of Mbit/s, without a unit, such as rate = 100",

@@ -11,7 +11,8 @@
 //! End       whatever ends the connection also ends the server: this program or the network. If the
 //!           other host does not see that the network is gone, the server misses the lines, and exits after a
 //!           minute.
-//! Copy      with `copy`, this program is sent first, to a temporary file that is removed at the end.
+//! Copy      with `copy`, this program is sent first, to a temporary file that has no name any more when the
+//!           copy begins. The kernel removes it, however the copy or the server ends.
 
 use super::serve::LINE_INTERVAL;
 use kiban_lab::net::admission::Token;
@@ -37,6 +38,9 @@ const LINES_MAX: u64 = 16 << 20;
 /// The exit status of ssh if it failed itself (ssh(1)), and of a shell if a command cannot be run or is
 /// missing (POSIX, Shell Command Language §2.8.2).
 const SSH_FAILED: i32 = 255;
+/// What ssh prints if no packets come back: texts of strerror(3), and of ssh's own timer.
+const UNREACHABLE: [&str; 4] =
+    ["No route to host", "Network is unreachable", "Connection timed out", "Operation timed out"];
 const CANNOT_RUN: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
@@ -215,10 +219,20 @@ fn explain(code: Option<i32>, lines: &[&str], ssh: &str, destination: &str, kiba
             "the host key of {destination} is not in known_hosts: connect once with `{by_hand}`, and check the \
              fingerprint that it shows"
         ),
-        Some(SSH_FAILED) => format!(
-            "ssh to {destination} failed{last}; make '{ssh} {destination} true' work without a password, with keys \
-             or an agent"
-        ),
+        Some(SSH_FAILED) => {
+            let advice = if has("Permission denied") {
+                format!("make '{ssh} {destination} true' work without a password, with keys or an agent")
+            } else if has("Could not resolve hostname") {
+                "check the name (ssh = \"...\" in the plan)".to_owned()
+            } else if has("Connection refused") {
+                "start an ssh server there, or name its port (ssh = \"ssh://[USER@]HOST:PORT\")".to_owned()
+            } else if UNREACHABLE.into_iter().any(has) {
+                "check that the host is up, and that the route and the firewalls let ssh through".to_owned()
+            } else {
+                format!("'{ssh} {destination} true' has to work first")
+            };
+            format!("ssh to {destination} failed{last}; {advice}")
+        }
         Some(NOT_FOUND) => format!(
             "there is no {kiban} on {destination}: install kiban there, name its path (kiban = \"...\"), or set copy \
              = true in the plan"
@@ -278,10 +292,13 @@ fn remote_command(recipe: &Recipe<'_>, copied: Option<usize>) -> String {
     let arguments = format!("lab serve --stdin --json{options}");
     match copied {
         None => format!("exec {} {arguments}", quoted(recipe.kiban)),
-        // `head` reads no more than the program, so that the token is left for the server.
+        // The file has no name when the copy begins, so nothing is left if the link fails. A file that is
+        // open for writing cannot be executed. `head` reads no more than the program, so that the token is
+        // left for the server; it reads less if the link fails.
         Some(bytes) => format!(
-            "f=$(mktemp) && trap 'rm -f \"$f\"' EXIT && head -c {bytes} > \"$f\" && chmod 700 \"$f\" && \"$f\" \
-             {arguments}"
+            "f=$(mktemp) && chmod 700 \"$f\" && exec 3<> \"$f\" && rm -f \"$f\" && head -c {bytes} >&3 && \
+             exec 4< /proc/$$/fd/3 3>&- && [ \"$(wc -c < /proc/$$/fd/4)\" -eq {bytes} ] && \
+             exec /proc/$$/fd/4 {arguments}"
         ),
     }
 }
@@ -317,7 +334,7 @@ mod tests {
             remote_command(&recipe, None),
             r"exec '/opt/my kiban'\''s/kiban' lab serve --stdin --json --listen '[::]:0'"
         );
-        assert!(remote_command(&recipe, Some(42)).contains("head -c 42 > \"$f\""));
+        assert!(remote_command(&recipe, Some(42)).contains("head -c 42 >&3"));
         assert_eq!((quoted("kiban"), quoted("")), ("kiban".to_owned(), "''".to_owned()));
     }
 
@@ -348,7 +365,32 @@ mod tests {
                 &changed[1..],
                 "is not in known_hosts: connect once with `ssh -o StrictHostKeyChecking=ask eve@h true`",
             ),
-            (Some(255), &[refused][..], "Connection refused; make 'ssh eve@h true' work without a password"),
+            (Some(255), &[refused][..], "port 22: Connection refused; start an ssh server there"),
+            (
+                Some(255),
+                &["ssh: connect to host h port 22: No route to host"],
+                "No route to host; check that the host is up",
+            ),
+            (
+                Some(255),
+                &["ssh: connect to host h port 22: Connection timed out"],
+                "Connection timed out; check that the host is up",
+            ),
+            (
+                Some(255),
+                &["ssh: Could not resolve hostname h: Name or service not known"],
+                "Name or service not known; check the name",
+            ),
+            (
+                Some(255),
+                &["eve@h: Permission denied (publickey)."],
+                "(publickey).; make 'ssh eve@h true' work without a password, with keys or an agent",
+            ),
+            (
+                Some(255),
+                &["kex_exchange_identification: Connection closed by remote host"],
+                "closed by remote host; 'ssh eve@h true' has to work first",
+            ),
             (Some(127), &["sh: kiban: not found"], "there is no kiban on eve@h: install kiban there"),
             (Some(126), &["Exec format error"], "the same processor architecture"),
             (Some(2), &["error: unexpected argument '--stdin' found"], "install version"),

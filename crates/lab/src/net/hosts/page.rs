@@ -1,8 +1,7 @@
 //! The page of several hosts: the verdict, the hosts side by side, and their rates.
 
 use super::finding::HostCause;
-use super::report::{HostReport, Hosts};
-use super::together::Together;
+use super::report::{ALL_AT_ONCE, HostReport, Hosts};
 use crate::engine::words::capitalized;
 use crate::environment::date;
 use crate::report::picture::Bars;
@@ -30,12 +29,7 @@ impl Hosts {
                 let text = format!("{}: {}{advice}{}", host.name, finding.because, finding.advice);
                 (Badge::new(tone(finding.cause), finding.cause.words()), text)
             })
-            .chain(
-                self.together
-                    .as_ref()
-                    .and_then(Together::advice)
-                    .map(|advice| (Badge::new(Tone::Doubt, "all at once"), advice.to_owned())),
-            )
+            .chain(self.advice_at_once().map(|advice| (Badge::new(Tone::Doubt, ALL_AT_ONCE), advice)))
             .chain(
                 self.not_measured
                     .iter()

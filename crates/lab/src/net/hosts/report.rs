@@ -1,6 +1,6 @@
 //! The report of several hosts: the verdict first, then a row for each host.
 
-use super::finding::{HostFinding, findings, rates, row};
+use super::finding::{HostCause, HostFinding, findings, rates, row};
 use super::together::Together;
 use crate::net::latency::{Latency, LoadName};
 use crate::table::{Table, counted, fold, readable};
@@ -9,6 +9,8 @@ use std::fmt;
 
 /// The width of the lines below the table.
 const LINE_WIDTH: usize = 80;
+/// The name of the measurement of all hosts at once.
+pub(super) const ALL_AT_ONCE: &str = "all at once";
 
 /// The results of a host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -90,10 +92,31 @@ impl Hosts {
     /// Adds the measurement of all hosts at once, or why there is none.
     pub fn add_together(&mut self, together: Result<Together, String>) {
         match together {
-            Ok(together) => self.together = Some(together),
-            Err(why) => self.not_measured.push(NotMeasured { name: "all at once".to_owned(), why }),
+            Ok(together) => {
+                self.add_shared(&together);
+                self.together = Some(together);
+            }
+            Err(why) => self.not_measured.push(NotMeasured { name: ALL_AT_ONCE.to_owned(), why }),
         }
         self.verdict = self.summary().join("; ");
+    }
+
+    /// Adds to the advice for slow hosts that they share a bottleneck with others.
+    fn add_shared(&mut self, together: &Together) {
+        let names: Vec<String> = self.hosts.iter().map(|host| host.name.clone()).collect();
+        for (number, host) in self.hosts.iter_mut().enumerate() {
+            let shared: Vec<String> =
+                together.directions.iter().filter_map(|way| way.shared_with(number, &names)).collect();
+            if shared.is_empty() {
+                continue;
+            }
+            for finding in host.findings.iter_mut().filter(|finding| finding.cause == HostCause::Slow) {
+                finding.advice += &format!(
+                    "; its path shares a bottleneck with {}: look at the link that they have in common",
+                    shared.join(" and with ")
+                );
+            }
+        }
     }
 
     /// Says that the user ended the measurement before these were measured.
@@ -120,10 +143,27 @@ impl Hosts {
         [round_trip(LoadName::Idle), loaded].into_iter().chain(lost).chain(host.mbps).chain(at_once)
     }
 
+    /// Returns the names of the hosts.
+    fn names(&self) -> Vec<&str> {
+        self.hosts.iter().map(|host| host.name.as_str()).collect()
+    }
+
+    /// Returns what to do about what all at once has shown.
+    pub(super) fn advice_at_once(&self) -> Option<String> {
+        self.together.as_ref()?.advice(&self.names())
+    }
+
     /// Returns the parts of the verdict.
     fn summary(&self) -> Vec<String> {
         let faulty: Vec<&HostReport> = self.hosts.iter().filter(|host| !host.findings.is_empty()).collect();
         let count = counted(self.hosts.len(), "host");
+        let names = |of: &mut dyn Iterator<Item = &NotMeasured>| {
+            of.map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let failed = || self.not_measured.iter().filter(|one| one.name != ALL_AT_ONCE);
+        // Most hosts failed, which the user has to know first.
+        let mostly_failed =
+            failed().count() > self.hosts.len() && !self.hosts.is_empty() && !self.interrupted;
         let first = match &faulty[..] {
             [] if self.hosts.is_empty() => "no host was measured".to_owned(),
             [] => format!("no fault found on the path to {count}"),
@@ -134,14 +174,19 @@ impl Hosts {
                 format!("{} of {count} {need} attention: {}", faulty.len(), each.join(", "))
             }
         };
-        let mut words = vec![if self.interrupted { format!("unfinished: {first}") } else { first }];
-        if let Some(together) = &self.together {
-            let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
-            words.extend(together.words(&names));
+        let mut words = Vec::new();
+        if mostly_failed {
+            let (count, all) = (failed().count(), failed().count() + self.hosts.len());
+            words.push(format!("{count} of {all} hosts could not be measured: {}", names(&mut failed())));
         }
-        if !self.not_measured.is_empty() {
-            let names: Vec<&str> = self.not_measured.iter().map(|one| one.name.as_str()).collect();
-            words.push(format!("not measured: {}", names.join(", ")));
+        words.push(if self.interrupted { format!("unfinished: {first}") } else { first });
+        if let Some(together) = &self.together {
+            words.extend(together.words(&self.names()));
+        }
+        let mut rest =
+            self.not_measured.iter().filter(|one| !mostly_failed || one.name == ALL_AT_ONCE).peekable();
+        if rest.peek().is_some() {
+            words.push(format!("not measured: {}", names(&mut rest)));
         }
         words
     }
@@ -176,8 +221,8 @@ impl fmt::Display for Hosts {
                 }
             }
         }
-        if let Some(advice) = self.together.as_ref().and_then(Together::advice) {
-            write!(f, "\nall at once: {advice}\n")?;
+        if let Some(advice) = self.advice_at_once() {
+            write!(f, "\n{ALL_AT_ONCE}: {advice}\n")?;
         }
         self.not_measured.iter().try_for_each(|one| write!(f, "\n{}: not measured: {}\n", one.name, one.why))
     }
@@ -185,8 +230,7 @@ impl fmt::Display for Hosts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::HostCause;
-    use super::super::together::Direction;
+    use super::super::together::{Direction, Group, Sharing};
     use super::*;
     use crate::net::latency::{Fate, Grade, LoadRow, Percentiles, Segments};
 
@@ -346,6 +390,44 @@ mod tests {
         hosts.add_together(Err("one is lost".to_owned()));
         assert!(hosts.verdict.ends_with("not measured: gone, all at once"), "{}", hosts.verdict);
         assert!(named(&[]).to_string().starts_with("no host was measured"));
+    }
+
+    #[test]
+    fn a_verdict_begins_with_the_hosts_that_failed_if_they_are_most() {
+        let good = || latency([94.0, 93.0], [0, 0], Grade::A, false);
+        let failed = |name: &str| NotMeasured { name: name.to_owned(), why: "ssh failed".to_owned() };
+        let one = vec![("one".to_owned(), good())];
+        let mut hosts = Hosts::of(one, vec![failed("two"), failed("three")], &command);
+        hosts.add_together(Err("it needs two hosts".to_owned()));
+        assert_eq!(
+            hosts.verdict,
+            "2 of 3 hosts could not be measured: two, three; no fault found on the path to 1 host; not measured: \
+             all at once"
+        );
+        assert!(hosts.to_string().starts_with("2 of 3 hosts could not be measured: two, three\n"));
+        let two = vec![("one".to_owned(), good()), ("two".to_owned(), good())];
+        let hosts = Hosts::of(two, vec![failed("three")], &command);
+        assert_eq!(hosts.verdict, "no fault found on the path to 2 hosts; not measured: three");
+    }
+
+    #[test]
+    fn advice_for_a_slow_host_names_the_bottleneck_that_it_shares() {
+        let alone = [94.0, 20.0, 20.0];
+        let slow = |mbps: f64| latency([mbps, 94.0], [0, 0], Grade::A, false);
+        let all: Vec<_> = ["one", "two", "three"].into_iter().zip(alone.map(slow)).collect();
+        let mut hosts = named(&all);
+        let mut to = Direction::of("to", &alone, vec![(94.0, None), (10.0, None), (10.0, None)], false);
+        to.groups = vec![Group { hosts: vec![1, 2], mbps: 20.0 }];
+        to.sharing = Sharing::Partly;
+        let from = Direction::of("from", &[94.0; 3], vec![(94.0, None); 3], false);
+        hosts.add_together(Ok(Together { directions: [to, from] }));
+        let advice = |number: usize| hosts.hosts[number].findings[0].advice.as_str();
+        assert!(advice(1).contains("; its path shares a bottleneck with three (to the hosts): look at"));
+        assert!(advice(2).contains("; its path shares a bottleneck with two (to the hosts): look at"));
+        assert!(hosts.hosts[0].findings.is_empty());
+        let text = hosts.to_string();
+        assert!(text.contains("\nall at once: traceroute to two and three shows the links"), "{text}");
+        assert!(hosts.html("x").contains("traceroute to two and three"));
     }
 
     #[test]

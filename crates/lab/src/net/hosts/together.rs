@@ -243,16 +243,20 @@ impl Direction {
 
     /// Returns hosts with their rates alone and at once.
     fn listed(&self, numbers: Vec<usize>, names: &[&str]) -> String {
-        let one = |number: &usize| {
-            let rates = [&self.alone_mbps, &self.mbps].map(|rates| readable(rates[*number]));
-            format!("{} ({} Mbit/s alone, {} at once)", names[*number], rates[0], rates[1])
+        let one = |number: usize| {
+            let rates = [&self.alone_mbps, &self.mbps].map(|rates| readable(rates[number]));
+            format!("{} ({} Mbit/s alone, {} at once)", names[number], rates[0], rates[1])
         };
-        let mut words: Vec<String> = numbers.iter().take(NAMES_MAX).map(one).collect();
-        if numbers.len() > NAMES_MAX {
-            words.push(format!("{} more", numbers.len() - NAMES_MAX));
-        }
-        let last = words.pop().unwrap_or_default();
-        if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) }
+        listed(numbers.into_iter().map(one).collect())
+    }
+
+    /// Returns with which other hosts a host shares a bottleneck, if it does.
+    pub(super) fn shared_with(&self, host: usize, names: &[String]) -> Option<String> {
+        let group = self.groups.iter().find(|group| group.hosts.contains(&host))?;
+        let mut others: Vec<usize> = group.hosts.iter().copied().filter(|other| *other != host).collect();
+        others.sort_unstable();
+        let others = listed(others.into_iter().map(|other| names[other].clone()).collect());
+        Some(format!("{others} ({} the hosts)", self.direction))
     }
 
     /// Returns whether the bottleneck of all may be this host's link.
@@ -284,13 +288,45 @@ impl Together {
         words
     }
 
-    /// Returns what to do.
-    pub(super) fn advice(&self) -> Option<&'static str> {
-        self.directions.iter().any(Direction::may_be_this_host).then_some(
+    /// Returns what to do; `names` are those of the hosts.
+    pub(super) fn advice(&self, names: &[&str]) -> Option<String> {
+        let own = self.directions.iter().any(Direction::may_be_this_host).then(|| {
             "to tell this host's link from a common link behind it, compare the rate with that of its interface \
-             (ethtool), or run this command on another host",
-        )
+             (ethtool), or run this command on another host"
+                .to_owned()
+        });
+        let mut sharing: Vec<Vec<&str>> = Vec::new();
+        for way in &self.directions {
+            let groups = way.groups.iter().map(|group| group.hosts.clone());
+            let is_all = way.sharing == Sharing::Bottleneck && !way.may_be_this_host();
+            for mut hosts in groups.chain(is_all.then(|| (0..names.len()).collect())) {
+                hosts.sort_unstable();
+                let hosts = hosts.into_iter().map(|host| names[host]).collect();
+                if !sharing.contains(&hosts) {
+                    sharing.push(hosts);
+                }
+            }
+        }
+        let links = sharing.iter().map(|hosts| {
+            format!(
+                "traceroute to {} shows the links that their paths have in common: compare the rate of each with \
+                 that of the bottleneck (ethtool INTERFACE, tc -s qdisc show dev INTERFACE)",
+                listed(hosts.iter().map(|name| (*name).to_owned()).collect())
+            )
+        });
+        let advice: Vec<String> = own.into_iter().chain(links).collect();
+        (!advice.is_empty()).then(|| advice.join("; "))
     }
+}
+
+/// Returns the first of several words, and how many more there are.
+fn listed(mut words: Vec<String>) -> String {
+    if words.len() > NAMES_MAX {
+        let more = words.split_off(NAMES_MAX).len();
+        words.push(format!("{more} more"));
+    }
+    let last = words.pop().unwrap_or_default();
+    if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) }
 }
 
 /// Loads all hosts at once, first to them and then from them, and then pairs of those that may share a
@@ -516,7 +552,8 @@ mod tests {
                 "this host's processors were busy, so they may be that bottleneck",
             ]
         );
-        assert!(one.advice().is_some());
+        let advice = one.advice(&names).expect("this host may be it");
+        assert!(advice.starts_with("to tell this host's link") && !advice.contains("traceroute"), "{advice}");
         let other = together(&[90.0, 90.0, 6.0], &[50.0, 50.0, 50.0], false);
         assert_eq!(
             other.words(&names),
@@ -525,6 +562,9 @@ mod tests {
                 "from the hosts, all paths share a bottleneck of about 150 Mbit/s (one at a time, 270 in total)",
             ]
         );
-        assert_eq!(other.advice(), None);
+        let advice = other.advice(&names).expect("all share one");
+        assert!(advice.starts_with("traceroute to n1, n2 and n3 shows the links"), "{advice}");
+        let none = together(&[90.0; 3], &[90.0; 3], false);
+        assert_eq!(none.advice(&names), None);
     }
 }
