@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures TCP connections of the Linux kernel whose causes of slowness are known.
 
-    captures.py DIR EACH [WORKERS]    EACH connections per cause and parity of the seed, into DIR/CAUSE-SEED.pcap
+    captures.py DIR EACH [CAUSE,...]    EACH connections per cause and parity of the seed, into DIR/CAUSE-SEED.pcap
 
 Each connection has two network namespaces with a TUN device each. This program carries the packets between
 them, with a rate, a queue, a delay and losses of its own (the kernel's netem is not available everywhere), and
@@ -14,8 +14,10 @@ import ctypes, fcntl, heapq, math, os, random, select, signal, socket, struct, s
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 MBIT = 1_000_000
+WORKERS = 8
 CAUSES = ["healthy", "nagle_delayed_ack", "receiver_limited", "sender_limited", "congestion",
-          "retransmission_timeout", "slow_reader", "small_mss", "lost_window_scaling", "policing", "bufferbloat"]
+          "retransmission_timeout", "slow_reader", "small_mss", "lost_window_scaling", "policing", "bufferbloat",
+          "think_time", "silly_window", "path_full"]
 
 
 def run(*command):
@@ -185,6 +187,8 @@ class Case:
         self.no_delay = False
         # Bytes per second.
         self.pace = None
+        # How long the client waits between exchanges.
+        self.idle = 0
         # What is written, and how it is read.
         self.job, self.reading = ("bulk", 0), ("at_once",)
         product = self.rate / 8 * self.delay * 2
@@ -199,12 +203,12 @@ class Case:
     def bulk(self, seconds):
         self.job = ("bulk", int(min(max(self.rate / 8 * seconds, 60_000), 6_000_000)))
 
-    def exchange(self, count, writes, answer):
-        self.job, self.reading = ("exchange", count, writes), ("answering", sum(writes), answer)
+    def exchange(self, count, writes, answer, think=0):
+        self.job, self.reading = ("exchange", count, writes), ("answering", sum(writes), answer, think)
 
     def healthy(self, rng, _):
         self.bulk(1.0 + self.delay * 16)
-        kind = rng.randrange(6)
+        kind = rng.randrange(8)
         if kind == 0:
             self.job = ("bulk", int(self.number(3000, 200_000)))
         elif kind == 1:
@@ -218,6 +222,15 @@ class Case:
         elif kind == 4:
             # A steady rate without a queue, and a window that is not the limit.
             self.delay, self.rcvbuf, self.pace = max(self.delay, 0.01), None, int(self.rate / 16)
+        elif kind == 5:
+            # The client waits between exchanges, not the server within them.
+            self.sender_opens, self.rcvbuf = True, None
+            self.idle = self.delay * 2 + self.number(30, 1000) / 1000
+            self.exchange(10, [int(self.number(50, 5000))], int(self.number(1, 20_000)))
+        elif kind == 6:
+            # A window without room for a full segment, and messages that are smaller still.
+            self.rcvbuf, self.no_delay = rng.randrange(1152, 1440), True
+            self.exchange(30, [int(self.number(10, 500))], int(self.number(1, 1400)))
 
     def nagle_delayed_ack(self, rng, _):
         self.delay, self.rcvbuf = self.number(0.1, 15) / 1000, None
@@ -263,6 +276,29 @@ class Case:
         pause = self.delay * 4 + self.rcvbuf * 8 / self.rate + self.number(50, 500) / 1000
         self.reading = ("slowly", size, pause)
         self.job = ("bulk", self.rcvbuf * 2 + size * 10)
+
+    def think_time(self, rng, _):
+        self.sender_opens, self.rcvbuf = True, None
+        answer = int(self.number(1, 50_000))
+        think = self.delay * 4 + answer * 8 / self.rate * 2 + self.number(30, 1500) / 1000
+        self.exchange(1 + rng.randrange(min(20, int(15 / think))), [int(self.number(50, 5000))], answer, think)
+
+    def silly_window(self, rng, _):
+        # The window has no room for a full segment, whose size may be that of jumbo frames. Linux avoids silly
+        # windows otherwise (RFC 9293 3.8.6.2.2): it opens a window by a full segment, or half of the buffer.
+        self.mtu = rng.choice([1500, 9000])
+        self.rcvbuf = int(self.number(1152, self.mtu / 4 if self.mtu > 1500 else 1440))
+        if rng.random() < 0.7:
+            self.reading = ("slowly", self.rcvbuf // rng.randrange(4, 20), self.number(1, 30) / 1000)
+        self.job = ("bulk", self.rcvbuf * rng.randrange(20, 40))
+
+    def path_full(self, rng, _):
+        # A queue between half and all of what the path holds keeps the link busy in spite of losses.
+        self.rate, self.delay = min(self.rate, 20 * MBIT), max(self.delay, 0.005)
+        product = self.rate / 8 * self.delay * 2
+        self.there["packets_max"] = int(max(product / 1500 * rng.uniform(0.5, 1), 10))
+        self.rcvbuf = int(product * 4) + 65536
+        self.job = ("bulk", int(self.rate / 8 * 6))
 
     def small_mss(self, rng, _):
         mss = int(self.number(100, 900))
@@ -317,6 +353,7 @@ def send(connection, case):
     else:
         count, writes = rest
         for _ in range(count):
+            time.sleep(case.idle)
             for size in writes:
                 connection.sendall(bytes(size))
             need = case.reading[2]
@@ -342,13 +379,20 @@ def receive(connection, case):
         received += len(data)
         if kind == "answering":
             for _ in range(received // rest[0] - before // rest[0]):
+                time.sleep(rest[2])
                 connection.sendall(bytes(rest[1]))
 
 
 def spawn(namespace, opens, address, work, case):
-    """Runs one end in a process in its namespace."""
+    """Runs one end in a process in its namespace; returns once it listens, if it does not open the connection."""
+    ready, listening = os.pipe()
     pid = os.fork()
+    os.close(listening if pid else ready)
     if pid:
+        # Ends when the other process closes it, whatever happens there.
+        if not opens:
+            os.read(ready, 1)
+        os.close(ready)
         return pid
     try:
         signal.alarm(60)
@@ -370,6 +414,7 @@ def spawn(namespace, opens, address, work, case):
         else:
             end.bind(("0.0.0.0", 80))
             end.listen(1)
+            os.close(listening)
             connection, _ = end.accept()
         work(connection, case)
         connection.close()
@@ -396,10 +441,13 @@ def is_full(packets, rate):
     return bool(times) and bits >= 0.9 * rate * (max(times) - min(times)) / 1e9
 
 
+# Of connections with losses, only the link shows which of these causes they have.
+WITH_LOSSES = ["congestion", "path_full"]
+
+
 def capture(directory, cause, seed, worker):
-    file = f"{directory}/{cause}-{seed}.pcap"
-    full = f"{directory}/path_full-{seed}.pcap"
-    if os.path.exists(file) or cause == "congestion" and os.path.exists(full):
+    causes = WITH_LOSSES if cause in WITH_LOSSES else [cause]
+    if any(os.path.exists(f"{directory}/{one}-{seed}.pcap") for one in causes):
         return
     case = Case(cause, seed)
     addresses = ["10.99.0.1", "10.99.0.2"]
@@ -412,8 +460,6 @@ def capture(directory, cause, seed, worker):
         pids = []
         for side in order:
             opens = case.sender_opens == (side == 0)
-            if opens:
-                time.sleep(0.15)
             pids.append(spawn(ends[side], opens, addresses[1 - side], workers[side], case))
 
         def ended():
@@ -435,15 +481,15 @@ def capture(directory, cause, seed, worker):
         "middle": [(at - early, packet) for side in (0, 1) for at, packet in left[side]],
     }[case.at]
     packets.sort(key=lambda packet: packet[0])
-    if cause == "congestion" and is_full(left[0], case.rate):
-        file = full
+    if cause in WITH_LOSSES:
+        cause = "path_full" if is_full(left[0], case.rate) else "congestion"
     if packets:
-        write(file, packets)
+        write(f"{directory}/{cause}-{seed}.pcap", packets)
 
 
 def main():
     directory, each = sys.argv[1], int(sys.argv[2])
-    workers = int(sys.argv[3]) if len(sys.argv) > 3 else 8
+    wanted = sys.argv[3].split(",") if len(sys.argv) > 3 else CAUSES
     os.makedirs(directory, exist_ok=True)
     os.nice(-10)
     # Half as many healthy connections as others: a third of all. Even seeds, with which the rules were written, and
@@ -451,13 +497,16 @@ def main():
     todo = []
     for number in range(each):
         for first in (0, 3001):
-            todo += [(cause, first + 2 * number) for cause in CAUSES if cause != "healthy"]
+            # The label of a connection with losses is not known before, so these have seeds of their own.
+            todo += [(cause, first + 2 * number + 1000 * (cause == "path_full"))
+                     for cause in CAUSES if cause != "healthy"]
             todo += [("healthy", one) for one in range(first + 10 * number, first + 10 * number + 10, 2)]
     pids = []
-    for worker in range(workers):
+    todo = [one for one in todo if one[0] in wanted]
+    for worker in range(WORKERS):
         pid = os.fork()
         if pid == 0:
-            for cause, seed in todo[worker::workers]:
+            for cause, seed in todo[worker::WORKERS]:
                 capture(directory, cause, seed, worker)
             os._exit(0)
         pids.append(pid)
