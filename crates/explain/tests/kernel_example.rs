@@ -100,6 +100,12 @@ fn the_causes_of_kernel_connections_are_found() {
         // The same, but the queue overflows.
         ("bufferbloat-overflow.pcap", Some(Cause::Bufferbloat)),
         ("paced.pcap", None),
+        // Messages of 484 bytes into a window that has room for 792: the client waits for answers.
+        ("healthy-tiny-window.pcap", None),
+        // A program that reads 100 bytes at a time: Linux opens the window by a full segment or not at all.
+        ("slow_reader-few-bytes.pcap", Some(Cause::SlowReader)),
+        // A round trip of 0.4 ms, shorter than the tick of the timestamps.
+        ("nagle-lan.pcap", Some(Cause::NagleDelayedAck)),
     ] {
         let (_, one) = explained(name);
         assert_eq!(one.verdict.as_ref().map(|finding| finding.cause), cause, "{name}: {one}");

@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How much the processing time of a host varies.
 const LAG_JITTER: u64 = 200_000;
+/// The tick of most timestamps; the shortest that RFC 7323 §5.4 allows.
+const TICK: u64 = MILLISECOND;
 /// An answer that takes longer is not prompt, whatever the round trip.
 const PROMPT_MAX: u64 = 250 * MILLISECOND;
 /// The smallest segment that an MTU leaves: 256 bytes, less the headers, in the smallest networks.
@@ -282,8 +284,10 @@ impl Timeline {
         let farthest = [least, to_sender, lag::answered(packets, sender)].into_iter().flatten().min();
         (self.near, self.far) = (nearest.unwrap_or(0), farthest.unwrap_or(0));
         self.knows_trip = nearest.is_some() && farthest.is_some();
-        // A queue that was empty during the handshake may be between the sender and the capture.
-        let far = self.far.max(self.far_loaded.unwrap_or(0));
+        // A queue that was empty during the handshake may be between the sender and the capture. Timestamps do not
+        // show what is shorter than their tick.
+        let queued = self.far_loaded.filter(|loaded| *loaded > self.far + TICK);
+        let far = self.far.max(queued.unwrap_or(0));
         self.is_at_sender = far < (self.near + far) / 8;
         for ack in &mut self.acks {
             let lag = if self.is_at_sender { 0 } else { lag::around(&lags, ack.captured, self.far) };

@@ -392,7 +392,10 @@ fn new_segment(timeline: &Timeline, state: &State, gap: &Gap, index: usize, befo
     // A sender waits before it fills a window smaller than a segment (RFC 9293 §3.8.6.2.1).
     let is_override = bytes == room && bytes < timeline.mss;
     let need = if is_override { timeline.mss } else { bytes.min(timeline.mss) };
-    if room < need {
+    let nothing_outstanding = state.acknowledged >= state.sent;
+    // A message that leaves no room for the next one does not wait for it: it waits for the answer.
+    let is_answered = nothing_outstanding && before.push && gap.peer_data.is_some();
+    if room < need && !is_answered {
         let waited = if gap.was_closed { Waited::ZeroWindow } else { Waited::ReceiveWindow };
         let opening = rooms.iter().find(|(_, room, _)| *room >= need);
         // Without one, this is a probe of a closed window, or the acknowledgement is still to come in the
@@ -415,7 +418,6 @@ fn new_segment(timeline: &Timeline, state: &State, gap: &Gap, index: usize, befo
             return Some((Waited::DelayedAck, late, Some(number)));
         }
     }
-    let nothing_outstanding = state.acknowledged >= state.sent;
     if let Some((came, number)) = gap.peer_data.filter(|_| nothing_outstanding) {
         let think = at - came;
         return match timeline.is_server {
