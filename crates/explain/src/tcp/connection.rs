@@ -60,6 +60,13 @@ impl Connection {
         })
     }
 
+    /// Returns how many bytes the headers of IP and TCP take in a segment without rare options.
+    pub(crate) fn header_bytes(&self) -> i64 {
+        let ip = if self.ends[0].is_ipv6() { 40 } else { 20 };
+        let stamps = if self.packets.iter().any(|packet| packet.timestamps.is_some()) { 12 } else { 0 };
+        ip + 20 + stamps
+    }
+
     fn push(&mut self, segment: &Captured) {
         let header = &segment.header;
         let end = usize::from(segment.source != self.ends[0]);

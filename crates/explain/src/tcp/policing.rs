@@ -30,8 +30,8 @@ const DEVIATIONS_MIN: f64 = 4.5;
 const REFILLED_SEGMENTS: f64 = 4.0;
 /// By how much less a rate may explain the losses that is as good as the best one.
 const AS_GOOD: f64 = 0.1;
-/// The headers of IPv4 and TCP, with timestamps.
-const HEADER_BYTES: i64 = 52;
+/// The share of what passes that a bucket may waste, because it is full, for the mean rate to be its rate.
+const WASTED_MAX: f64 = 0.0005;
 /// How much faster than the rate of the bucket segments have to pass at times.
 const BURST_MIN: f64 = 1.4;
 
@@ -65,6 +65,8 @@ struct Fit {
     /// The share of the losses, and of the segments that passed, at an empty bucket.
     lost: f64,
     passed: f64,
+    /// Bytes that a full bucket did not take, after the first loss.
+    wasted: f64,
 }
 
 impl Fit {
@@ -79,8 +81,9 @@ impl Fit {
     }
 }
 
-/// Returns the policer that explains the losses of a direction, if one does.
-pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
+/// Returns the policer that explains the losses of a direction, if one does. It counts `header_bytes` of each packet,
+/// too.
+pub(crate) fn find(timeline: &Timeline, account: &Account, header_bytes: i64) -> Option<Policer> {
     let (sends, mss) = (&timeline.sends, timeline.mss);
     // A hole may be several segments long.
     let segments_of = |bytes: i64| (bytes + mss - 1) / mss;
@@ -128,11 +131,14 @@ pub(crate) fn find(timeline: &Timeline, account: &Account) -> Option<Policer> {
     {
         return None;
     }
-    // With the headers, which are dropped as well.
-    let packets = (mss + HEADER_BYTES) as f64 / mss as f64;
+    // The bucket was empty at the first loss and at the last one, so its rate is the mean in between, unless it was
+    // full for some time. The fit alone would take what was left of the first burst for a higher rate.
+    let mean = self::fit(&events, between / nanos as f64, mss as f64);
+    let found = if mean.wasted <= between * WASTED_MAX { mean } else { lowest };
+    let packets = (mss + header_bytes) as f64 / mss as f64;
     Some(Policer {
-        bits_per_second: lowest.rate * packets * 8e9,
-        bucket_bytes: lowest.bucket_bytes,
+        bits_per_second: found.rate * packets * 8e9,
+        bucket_bytes: found.bucket_bytes * packets,
         segments,
     })
 }
@@ -158,9 +164,14 @@ fn best(events: &[Event], mean: f64, mss: f64) -> Option<(Fit, Fit)> {
 fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
     let (mut debt, mut at) = (0.0f64, events.first().map_or(0, |event| event.at));
     let (mut at_losses, mut at_passes) = (Vec::new(), Vec::new());
+    let mut wasted = 0.0;
     for event in events {
         let before = debt;
-        debt = (debt - rate * (event.at - at) as f64).max(0.0);
+        debt -= rate * (event.at - at) as f64;
+        if !at_losses.is_empty() {
+            wasted += (-debt).max(0.0);
+        }
+        debt = debt.max(0.0);
         at = event.at;
         if event.lost > 0.0 {
             at_losses.push((if event.is_hole { before } else { debt + event.passed }, event.lost));
@@ -181,7 +192,8 @@ fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
     let is_empty = |debt: f64| (debt - bucket_bytes).abs() <= band;
     let lost: f64 = at_losses.iter().filter(|(debt, _)| is_empty(*debt)).map(|(_, lost)| lost).sum();
     let passed = at_passes.iter().filter(|debt| **debt >= bucket_bytes - band).count();
-    Fit { rate, bucket_bytes, lost: lost / whole, passed: passed as f64 / at_passes.len().max(1) as f64 }
+    let passed = passed as f64 / at_passes.len().max(1) as f64;
+    Fit { rate, bucket_bytes, lost: lost / whole, passed, wasted }
 }
 
 /// Returns how many segments were lost after a silence in which the bucket was filled: no policer drops them.

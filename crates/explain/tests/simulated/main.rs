@@ -8,8 +8,9 @@ mod scenarios;
 mod score;
 mod world;
 
+use kiban_base::SimRng;
 use kiban_explain::Cause;
-use made::Set;
+use made::{Draw, Set};
 
 /// Returns the causes that the simulator can produce.
 fn simulated() -> Vec<Cause> {
@@ -29,6 +30,23 @@ fn a_bulk_transfer_that_fills_a_link_is_not_slow() {
         assert!(!one.is_slow(), "{seed}: {one}");
     }
     assert!(losses > 100, "{losses}");
+}
+
+#[test]
+fn the_rate_of_a_policer_is_found_without_its_burst() {
+    let mut off = Vec::new();
+    for seed in 0..60 {
+        let (scenario, rate) = scenarios::policed(&mut Draw(SimRng::from_seed(seed)), seed);
+        let report = kiban_explain::explain(&scenario.run()).expect("a capture");
+        let policing = report.connections[0].verdict.as_ref().filter(|one| one.cause == Cause::Policing);
+        let Some(because) = policing.map(|one| &one.because) else { continue };
+        let found = because.split(" ahead of ").nth(1).and_then(|rest| rest.split(" Mbit/s").next());
+        let found: f64 = found.and_then(|found| found.parse().ok()).expect("a rate in Mbit/s");
+        off.push(found * 1e6 / rate as f64);
+    }
+    off.sort_by(f64::total_cmp);
+    let close = off.iter().filter(|off| (0.95..1.05).contains(*off)).count();
+    assert!(off.len() >= 50 && close * 10 >= off.len() * 9 && off[off.len() - 1] < 1.05, "{off:.3?}");
 }
 
 #[test]

@@ -182,15 +182,7 @@ pub(crate) fn scenario(cause: Option<Cause>, seed: u64) -> Scenario {
             s.job = Job::Bulk(65_535 * (15 + draw.0.below(25) as usize));
             s.limit = Duration::from_secs(40);
         }
-        Some(Cause::Policing) => {
-            let line = 100 * MBIT;
-            let one_way = Duration::from_micros(draw.number(4_000, 40_000));
-            s = plain(draw, seed, line, one_way);
-            let rate = draw.number(2 * MBIT, 25 * MBIT);
-            let burst = draw.number(20_000, 200_000);
-            s.middleboxes[0] = Some(policer(rate, burst));
-            s.job = Job::Bulk((rate as f64 / 8.0 * (3.0 + draw.0.unit() * 4.0)) as usize);
-        }
+        Some(Cause::Policing) => s = policed(draw, seed).0,
         Some(Cause::Bufferbloat) => {
             let rate = draw.number(MBIT, 12 * MBIT);
             s = plain(draw, seed, rate, one_way);
@@ -223,6 +215,17 @@ pub(crate) fn full(seed: u64) -> Scenario {
     (s.sender.send_buffer_bytes, s.receiver.receive_buffer_bytes) = (8 * product as u32, 4 * product as u32);
     s.job = Job::Bulk(rate as usize / 8 * 4);
     s
+}
+
+/// Returns a bulk transfer through a policer, and the policer's rate.
+pub(crate) fn policed(draw: &mut Draw, seed: u64) -> (Scenario, u64) {
+    let one_way = Duration::from_micros(draw.number(4_000, 40_000));
+    let mut s = plain(draw, seed, 100 * MBIT, one_way);
+    let rate = draw.number(2 * MBIT, 25 * MBIT);
+    let burst = draw.number(20_000, 200_000);
+    s.middleboxes[0] = Some(policer(rate, burst));
+    s.job = Job::Bulk((rate as f64 / 8.0 * (3.0 + draw.0.unit() * 4.0)) as usize);
+    (s, rate)
 }
 
 fn healthy(draw: &mut Draw, s: &mut Scenario, one_way: Duration) {

@@ -78,7 +78,7 @@ impl Case<'_> {
         if self.capacity.is_some_and(|used| used.percent >= POLICED_MAX) {
             return None;
         }
-        let policer = policing::find(self.timeline, self.account)?;
+        let policer = policing::find(self.timeline, self.account, self.connection.header_bytes())?;
         let lost = self.account.sum(Waited::Recovery)
             + self.account.sum(Waited::Timeout)
             + self.account.sum(Waited::Network);
