@@ -62,6 +62,8 @@ pub(crate) struct Ack {
     pub(crate) captured: u64,
     /// When the sender learned of it, on the clock of the segments.
     pub(crate) at: u64,
+    /// How much earlier than measured that is, ns.
+    pub(crate) early: u64,
     pub(crate) acknowledged: i64,
     /// How many bytes had arrived, those above holes included (RFC 2018).
     pub(crate) delivered: i64,
@@ -217,6 +219,7 @@ impl Timeline {
                     number: packet.number,
                     captured: packet.at,
                     at: packet.at,
+                    early: 0,
                     acknowledged: acked.of(packet.acknowledgment),
                     delivered: 0,
                     window: match (shift, packet.window) {
@@ -292,7 +295,8 @@ impl Timeline {
         for ack in &mut self.acks {
             let lag = if self.is_at_sender { 0 } else { lag::around(&lags, ack.captured, self.far) };
             // Slightly too early, so that no segment seems to precede the acknowledgement that released it.
-            ack.at = ack.captured + (lag - lag / 16).saturating_sub(LAG_JITTER);
+            ack.early = (lag / 16 + LAG_JITTER).min(lag);
+            ack.at = ack.captured + lag - ack.early;
         }
         // The sender learns of acknowledgements in the order in which they passed.
         let mut latest = 0;
@@ -534,6 +538,7 @@ mod tests {
                 number: number + 1,
                 captured: at,
                 at,
+                early: 0,
                 acknowledged: end.min(4000),
                 delivered: end.min(4000),
                 window: 1 << 20,

@@ -221,7 +221,7 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
             gap.rooms.push((ack.at, state.edge - state.sent, Some(ack.number)));
             gap.updates = gap.updates.or((opens && !advances).then_some(ack.number));
             if !ack.is_pure {
-                gap.peer_data = Some((ack.at, ack.number));
+                gap.peer_data = Some(((ack.at + ack.early).min(send.at), ack.number));
             }
         }
         let is_new = send.end > state.sent;

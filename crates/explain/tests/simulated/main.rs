@@ -9,8 +9,9 @@ mod score;
 mod world;
 
 use kiban_base::SimRng;
-use kiban_explain::Cause;
+use kiban_explain::{Cause, Waited};
 use made::{Draw, Set};
+use programs::{Job, Reading};
 
 /// Returns the causes that the simulator can produce.
 fn simulated() -> Vec<Cause> {
@@ -47,6 +48,32 @@ fn the_rate_of_a_policer_is_found_without_its_burst() {
     off.sort_by(f64::total_cmp);
     let close = off.iter().filter(|off| (0.95..1.05).contains(*off)).count();
     assert!(off.len() >= 50 && close * 10 >= off.len() * 9 && off[off.len() - 1] < 1.05, "{off:.3?}");
+}
+
+#[test]
+fn think_time_does_not_contain_the_delay_of_the_path() {
+    let mut measured = 0;
+    for seed in 0..30 {
+        let scenario = scenarios::scenario(Some(Cause::ThinkTime), seed);
+        let (&Job::Exchange { count, .. }, Reading::Thinking { message, answer, pause }) =
+            (&scenario.job, scenario.reading)
+        else {
+            panic!("an exchange with a server that thinks")
+        };
+        // A capture does not show how long the link takes for a request, or its answer.
+        let wire = (message + answer) as f64 * 8e3 / scenario.there.bits_per_second as f64;
+        let report = kiban_explain::explain(&scenario.run()).expect("a capture");
+        let one = &report.connections[0];
+        // A retransmission that was not needed counts as the arrival of the request.
+        if one.directions[0].retransmits > 0 {
+            continue;
+        }
+        measured += 1;
+        let found = one.directions[1].waited_ms[&Waited::ThinkTime] / count as f64;
+        let off = found - pause.as_secs_f64() * 1e3;
+        assert!((-1.0..1.0 + wire).contains(&off), "{seed}: {off} ms per answer, {wire}: {one}");
+    }
+    assert!(measured >= 20, "{measured}");
 }
 
 #[test]
