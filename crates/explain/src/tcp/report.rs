@@ -35,8 +35,11 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
     // An application that waits is normal, so it is the verdict only if nothing else is.
     let is_other = |finding: &Finding| finding.cause != Cause::SenderLimited && finding.lost_percent >= 15.0;
     let has_other = findings.iter().any(is_other);
-    let is_demoted = |finding: &Finding| {
-        finding.cause == Cause::SenderLimited && (has_other || !is_main(&directions, finding))
+    let is_demoted = |finding: &Finding| match finding.cause {
+        Cause::SenderLimited => has_other || !is_main(&directions, finding),
+        // Losses that cost little are only mentioned.
+        Cause::Congestion => finding.lost_percent < 10.0,
+        _ => false,
     };
     findings.sort_by_key(is_demoted);
     let mut findings = findings.into_iter();

@@ -77,6 +77,17 @@ fn think_time_does_not_contain_the_delay_of_the_path() {
 }
 
 #[test]
+fn losses_that_cost_little_are_mentioned_beside_the_cause() {
+    for seed in 0..6 {
+        let report = kiban_explain::explain(&scenarios::pauses_and_losses(seed).run()).expect("a capture");
+        let one = &report.connections[0];
+        let causes: Vec<Cause> = one.verdict.iter().chain(&one.also).map(|finding| finding.cause).collect();
+        assert_eq!(causes.first(), Some(&Cause::SenderLimited), "{one}");
+        assert!(causes.contains(&Cause::Congestion), "{one}");
+    }
+}
+
+#[test]
 fn the_causes_of_simulated_connections_are_found() {
     let run = |cause, seed| scenarios::scenario(cause, seed).run();
     Set { causes: simulated(), run, first: [0, 19001], each: 24, floor: 0.9 }.check();

@@ -228,6 +228,14 @@ pub(crate) fn policed(draw: &mut Draw, seed: u64) -> (Scenario, u64) {
     (s, rate)
 }
 
+/// Returns a sender that pauses, over a path that loses one packet in ten.
+pub(crate) fn pauses_and_losses(seed: u64) -> Scenario {
+    let mut s = plain(&mut Draw(SimRng::from_seed(seed)), seed, 20 * MBIT, MS(5));
+    s.there.impairment = ImpairmentConfig { loss: 0.1, ..ImpairmentConfig::NONE };
+    s.job = Job::Paused { count: 30, bytes: 40_000, pause: MS(1000) };
+    s
+}
+
 fn healthy(draw: &mut Draw, s: &mut Scenario, one_way: Duration) {
     match draw.0.below(8) {
         0 => s.job = Job::Bulk(draw.number(3_000, 200_000) as usize),

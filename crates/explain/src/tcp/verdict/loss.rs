@@ -12,6 +12,12 @@ use kiban_tcpip::wire::tcp::SackBlock;
 
 /// The shortest time for which segments are missing rather than late.
 const MISSING_MIN: u64 = 1000 * MILLISECOND;
+/// Fewer losses may have come at once.
+const LOSSES_MIN: usize = 3;
+/// The share of the segments that losses which shrink the window amount to; and losses that are worth mentioning
+/// whatever they cost.
+const CONGESTION_MIN: f64 = 0.0005;
+const MANY_MIN: f64 = 0.05;
 /// How many segments are searched for one of full size that arrived.
 const LARGE_MAX: usize = 1000;
 /// The share of what the path can carry of a connection that fills it, percent; and of one that no policer
@@ -39,6 +45,20 @@ impl Case<'_> {
     }
 
     pub(super) fn congestion(&self) -> Option<Finding> {
+        // Rare losses are how TCP finds the rate of a link.
+        self.lost_segments(CONGESTION_MIN)
+            .filter(|(_, lost)| self.is_much(*lost, 10))
+            .map(|(finding, _)| finding)
+    }
+
+    /// Returns losses that are many, although their repair cost little.
+    pub(super) fn many_losses(&self) -> Option<Finding> {
+        let is_repaired = self.account.count(Waited::Recovery) >= LOSSES_MIN;
+        self.lost_segments(MANY_MIN).filter(|_| is_repaired).map(|(finding, _)| finding)
+    }
+
+    /// Returns what losses cost, and the time, ns, if at least `share` of the segments were lost.
+    fn lost_segments(&self, share: f64) -> Option<(Finding, u64)> {
         let losses = &self.account.losses;
         // In segments of full size, because network cards cut larger ones.
         let whole = |bytes: i64| (bytes / self.timeline.mss).max(1);
@@ -55,9 +75,8 @@ impl Case<'_> {
              shrinks.",
             lost_segments as f64 * 100.0 / segments.max(1) as f64
         );
-        // Rare losses are how TCP finds the rate of a link.
-        let is_found = losses.len() >= 3 && lost_segments * 2000 >= segments && self.is_much(lost, 10);
-        is_found.then(|| self.finding(Cause::Congestion, lost, because, self.losses()))
+        let is_found = losses.len() >= LOSSES_MIN && lost_segments as f64 >= segments as f64 * share;
+        is_found.then(|| (self.finding(Cause::Congestion, lost, because, self.losses()), lost))
     }
 
     /// Returns the first losses as evidence.

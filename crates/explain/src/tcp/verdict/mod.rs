@@ -95,6 +95,13 @@ impl Case<'_> {
                 found.retain(|finding| !weaker.contains(&finding.cause));
             }
         }
+        let has_losses = |finding: &Finding| {
+            use Cause::{Bufferbloat, Congestion, PathFull, PathMtu, Policing};
+            matches!(finding.cause, Bufferbloat | Congestion | PathFull | PathMtu | Policing)
+        };
+        if !found.is_empty() && !found.iter().any(has_losses) {
+            found.extend(self.many_losses());
+        }
         found.sort_by(|one, other| other.lost_ms.total_cmp(&one.lost_ms));
         found
     }
