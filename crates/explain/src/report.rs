@@ -208,7 +208,7 @@ impl fmt::Display for Explained {
             writeln!(f, "note: this connection {}", limit.words())?;
         }
         for finding in self.verdict.iter().chain(&self.also) {
-            let Finding { cause, sender, because, advice, evidence, .. } = finding;
+            let Finding { cause, sender, lost_ms, lost_percent, because, advice, evidence } = finding;
             let what = if self.roce.is_some() { "requests of" } else { "data from" };
             match cause {
                 Cause::Refused | Cause::NoHandshake | Cause::NoResponse => {
@@ -217,6 +217,9 @@ impl fmt::Display for Explained {
                 _ => writeln!(f, "\n{} ({what} the {})", cause.words(), END_NAMES[*sender])?,
             }
             writeln!(f, "  why     {because}")?;
+            if *lost_ms > 0.0 {
+                writeln!(f, "  cost    {}, {lost_percent:.0} % of the time", ms(*lost_ms))?;
+            }
             for Evidence { packets, at_s, what, .. } in evidence {
                 let packets: Vec<String> = packets.iter().map(u32::to_string).collect();
                 let digits = self.digits();
@@ -239,7 +242,7 @@ impl fmt::Display for Explained {
             digits = self.digits()
         )?;
         let segment = if self.roce.is_some() { "packet with data" } else { "segment" };
-        for (name, one) in END_NAMES.iter().zip(&self.directions).filter(|(_, one)| one.bytes > 0) {
+        for (name, one) in END_NAMES.iter().zip(&self.directions).filter(|(_, one)| one.segments > 0) {
             writeln!(
                 f,
                 "{name}: {}, {}, {}, {}, {}{}",

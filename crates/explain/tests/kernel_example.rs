@@ -1,6 +1,6 @@
 //! Captures of the Linux kernel's TCP.
 
-use kiban_explain::{Cause, Explained, Place, Report};
+use kiban_explain::{Cause, Explained, Place, Report, Summary};
 use std::io::Read;
 
 /// Explains a capture of one connection.
@@ -46,6 +46,25 @@ fn a_single_segment_takes_a_round_trip() {
     let (_, one) = explained("no_response.pcap");
     let most = one.directions[0].bytes as f64 * 8e3 / one.rtt_ms.expect("it is known");
     assert!((1.0..=most + 1.0).contains(&one.directions[0].bits_per_second), "{one}");
+}
+
+#[test]
+fn a_cause_is_shown_with_its_cost() {
+    let (_, one) = explained("think_time-client.pcap");
+    let finding = one.verdict.as_ref().expect("it is slow");
+    let cost = format!("cost    {:.0} ms, {:.0} % of the time", finding.lost_ms, finding.lost_percent);
+    assert!(one.to_string().contains(&cost), "{cost}: {one}");
+}
+
+#[test]
+fn what_never_arrived_does_not_count_as_delivered() {
+    for name in ["path_mtu.pcap", "path_mtu-offload.pcap"] {
+        let (_, one) = explained(name);
+        let sender = one.verdict.as_ref().expect("it is slow").sender;
+        let Summary { bytes, bits_per_second, .. } = one.directions[sender];
+        assert_eq!((bytes, bits_per_second), (0, 0.0), "{name}: {one}");
+        assert!(one.to_string().contains(": 0 bytes, 0 bit/s"), "{name}: {one}");
+    }
 }
 
 /// Behind a queue that loses packets, without timestamps.
