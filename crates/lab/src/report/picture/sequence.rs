@@ -71,7 +71,7 @@ impl Sequence {
         let mut canvas = Canvas::default();
         canvas.words(LEFT, 18.0, "strong", &self.ends[0]);
         canvas.words(right, 18.0, "strong end", &self.ends[1]);
-        canvas.words(8.0, 18.0, "soft", "ms since");
+        canvas.words(8.0, 18.0, "soft", "gap, ms");
         let mut y = TOP + 6.0;
         for arrow in &self.arrows {
             let Arrow { after_ms, direction, what, .. } = arrow;
@@ -123,7 +123,8 @@ impl Sequence {
     }
 
     fn data(&self) -> Data {
-        let head = ["ms since the line before", "from", "to", "what", "wait"].map(str::to_owned).to_vec();
+        let head =
+            ["gap since the previous line, ms", "from", "to", "what", "wait"].map(str::to_owned).to_vec();
         let row = |arrow: &Arrow| {
             let [left, right] = &self.ends;
             let (from, to) = if arrow.direction == Direction::Right { (left, right) } else { (right, left) };
