@@ -56,6 +56,8 @@ pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
     for (number, (_, one)) in (1..).zip(&mut connections) {
         one.number = number;
     }
+    let mut connections: Vec<Explained> = connections.into_iter().map(|(_, one)| one).collect();
+    report::link(&mut connections);
     Ok(Report {
         packets: contents.packets,
         skipped: contents.skipped,
@@ -64,6 +66,6 @@ pub fn explain(file: &[u8]) -> Result<Report, Malformed> {
         unsupported_link_type: contents.unsupported_link_type,
         unread: contents.unread.map(|unread| unread.to_string()),
         roce: contents.uncounted,
-        connections: connections.into_iter().map(|(_, one)| one).collect(),
+        connections,
     })
 }

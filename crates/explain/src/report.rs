@@ -44,6 +44,8 @@ pub struct Explained {
     pub ends: [String; 2],
     /// Packets in both directions.
     pub packets: usize,
+    /// When the first packet was captured, seconds after the first TCP or RoCEv2 packet of the file.
+    pub begin_s: f64,
     /// Time from the first to the last packet.
     pub seconds: f64,
     /// The shortest round trip; `None` if it is not known.
@@ -58,6 +60,8 @@ pub struct Explained {
     pub limits: Vec<Limit>,
     /// The direction from the client, and the one from the server.
     pub directions: [Summary; 2],
+    /// The numbers of the connections that fill the same path at the same time.
+    pub shares_path_with: Vec<usize>,
     /// What only RoCEv2 connections have; `None` for TCP.
     pub roce: Option<roce::Details>,
     /// The packets around the first evidence.
@@ -145,6 +149,25 @@ impl Explained {
         self.verdict.as_ref().map_or(otherwise, |finding| finding.cause.words())
     }
 
+    /// Returns the hosts that data travel from and to, if they fill their path.
+    fn full_route(&self) -> Option<[&str; 2]> {
+        let full = self.verdict.as_ref().filter(|finding| finding.cause == Cause::PathFull)?;
+        let host = |end: usize| self.ends[end].rsplit_once(':').map_or("", |(host, _)| host);
+        Some([host(full.sender), host(1 - full.sender)])
+    }
+
+    /// Returns which connections share the path, in words, if others do.
+    pub fn sharing(&self) -> Option<String> {
+        let numbers: Vec<String> = self.shares_path_with.iter().map(usize::to_string).collect();
+        let others = match &numbers[..] {
+            [] => return None,
+            [one] => format!("connection {one}, which"),
+            _ => format!("connections {}, which", numbers.join(", ")),
+        };
+        let send = if numbers.len() == 1 { "sends" } else { "send" };
+        Some(format!("shares its full path with {others} {send} between the same hosts at the same time"))
+    }
+
     /// Returns how many digits of a second tell the connection's packets apart.
     pub fn digits(&self) -> usize {
         if self.roce.is_some() { 6 } else { 3 }
@@ -153,6 +176,29 @@ impl Explained {
     /// Returns the end that sent most of the data: 0 the client, 1 the server.
     pub fn main_sender(&self) -> usize {
         usize::from(self.directions[1].bytes > self.directions[0].bytes)
+    }
+}
+
+/// Links the connections that fill the same path: they send between the same hosts, in the same direction, and have
+/// at least half of the shorter one's time in common. They are in the order in which they begin.
+pub(crate) fn link(connections: &mut [Explained]) {
+    let full: Vec<usize> =
+        (0..connections.len()).filter(|place| connections[*place].full_route().is_some()).collect();
+    for (rank, &place) in full.iter().enumerate() {
+        for &other in &full[rank + 1..] {
+            let [one, next] = [&connections[place], &connections[other]];
+            let end = one.begin_s + one.seconds;
+            if next.begin_s > end {
+                break;
+            }
+            let common = end.min(next.begin_s + next.seconds) - next.begin_s;
+            let is_shared = common * 2.0 >= one.seconds.min(next.seconds);
+            if is_shared && one.full_route() == next.full_route() {
+                let numbers = (one.number, next.number);
+                connections[place].shares_path_with.push(numbers.1);
+                connections[other].shares_path_with.push(numbers.0);
+            }
+        }
     }
 }
 
@@ -206,6 +252,9 @@ impl fmt::Display for Explained {
         writeln!(f, "verdict: {}", self.words())?;
         for limit in &self.limits {
             writeln!(f, "note: this connection {}", limit.words())?;
+        }
+        if let Some(sharing) = self.sharing() {
+            writeln!(f, "note: this connection {sharing}")?;
         }
         for finding in self.verdict.iter().chain(&self.also) {
             let Finding { cause, sender, lost_ms, lost_percent, because, advice, evidence } = finding;

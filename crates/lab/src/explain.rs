@@ -112,6 +112,7 @@ fn heading(one: &Explained) -> String {
 fn section(one: &Explained) -> Section {
     let mut blocks: Vec<Block> =
         one.limits.iter().map(|limit| note(format!("This connection {}.", limit.words()))).collect();
+    blocks.extend(one.sharing().map(|sharing| note(format!("This connection {sharing}."))));
     for finding in one.verdict.iter().chain(&one.also) {
         blocks.push(Block::Paragraph(format!("{}: {}", finding.cause.words(), finding.because)));
         blocks.push(Block::Grid(evidence(finding, one.digits())));

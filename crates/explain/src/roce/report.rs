@@ -59,6 +59,7 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         number: 0,
         ends: [0, 1].map(|end| name(connection, end)),
         packets: connection.packets.len(),
+        begin_s: begin as f64 / 1e9,
         seconds,
         rtt_ms: Some(timeline.shortest_round_trip() as f64 / 1e6),
         limits: Vec::new(),
@@ -67,6 +68,7 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         curves: curves(&directions[shown], begin),
         verdict,
         also: findings.collect(),
+        shares_path_with: Vec::new(),
         roce: Some(Details {
             queue_pairs: connection.qpns,
             path_mtu,

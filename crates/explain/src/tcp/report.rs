@@ -54,9 +54,11 @@ pub(crate) fn explain(connection: &Connection) -> Explained {
         number: 0,
         ends: connection.ends.map(|end| end.to_string()),
         packets: connection.packets.len(),
+        begin_s: seconds(begin),
         seconds: seconds(last.map_or(0, |packet| packet.at).saturating_sub(begin)),
         rtt_ms: rtt.map(millis),
         place: directions[main].timeline.place(main),
+        shares_path_with: Vec::new(),
         roce: None,
         steps: steps(connection, verdict.as_ref()),
         curves: {

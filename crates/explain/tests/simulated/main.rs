@@ -10,8 +10,10 @@ mod world;
 
 use kiban_base::SimRng;
 use kiban_explain::{Cause, Waited};
-use made::{Draw, Set};
+use kiban_tcpip::wire::ip;
+use made::{Draw, Set, arrived, file};
 use programs::{Job, Reading};
+use std::time::Duration;
 
 /// Returns the causes that the simulator can produce.
 fn simulated() -> Vec<Cause> {
@@ -74,6 +76,27 @@ fn think_time_does_not_contain_the_delay_of_the_path() {
         assert!((-1.0..1.0 + wire).contains(&off), "{seed}: {off} ms per answer, {wire}: {one}");
     }
     assert!(measured >= 20, "{measured}");
+}
+
+#[test]
+fn connections_that_fill_one_path_are_linked() {
+    let report = kiban_explain::explain(&scenarios::full(0).run()).expect("a capture");
+    assert_eq!(report.connections[0].shares_path_with, []);
+    let mut packets = arrived(&scenarios::full(0).run(), Duration::ZERO);
+    // The same once more, from another port.
+    let others = packets.clone().into_iter().map(|(at, mut packet)| {
+        let ports = ip::Front::read(&packet).expect("a packet").header_bytes;
+        let low = if packet[ports..][..2] == [0, 80] { ports + 3 } else { ports + 1 };
+        packet[low] ^= 1;
+        (at + 1000, packet)
+    });
+    packets.extend(others.collect::<Vec<_>>());
+    packets.sort_by_key(|(at, _)| *at);
+    let report = kiban_explain::explain(&file(&packets, 120)).expect("a capture");
+    let links: Vec<&[usize]> = report.connections.iter().map(|one| &one.shares_path_with[..]).collect();
+    assert_eq!(links, [[2], [1]], "{report}");
+    let text = report.connections[0].to_string();
+    assert!(text.contains("shares its full path with connection 2, which sends"), "{text}");
 }
 
 #[test]
