@@ -496,11 +496,11 @@ def main():
     # odd ones, which were held out.
     todo = []
     for number in range(each):
-        for first in (0, 3001):
+        for first in (0, 5001):
             # The label of a connection with losses is not known before, so these have seeds of their own.
             todo += [(cause, first + 2 * number + 1000 * (cause == "path_full"))
                      for cause in CAUSES if cause != "healthy"]
-            todo += [("healthy", one) for one in range(first + 10 * number, first + 10 * number + 10, 2)]
+            todo += [("healthy", one) for one in range(first + 12 * number, first + 12 * number + 12, 2)]
     pids = []
     todo = [one for one in todo if one[0] in wanted]
     for worker in range(WORKERS):
