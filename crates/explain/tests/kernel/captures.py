@@ -7,8 +7,8 @@ Each connection has two network namespaces with a TUN device each. This program 
 them, with a rate, a queue, a delay and losses of its own (the kernel's netem is not available everywhere), and
 records them where they enter and leave the path. Workers, with two namespaces each, make connections at the same
 time; a connection waits most of the time, and a worker takes less than a thirtieth of a processor. They run at a
-high priority, so that other programs distort times less. Needs root. `cargo test -p kiban-explain --test kernel`
-compares the verdicts on the captures with the causes in their names.
+real-time priority, because builds beside them stall processes of any nice value for a second and more. Needs root.
+`cargo test -p kiban-explain --test kernel` compares the verdicts on the captures with the causes in their names.
 """
 import ctypes, fcntl, heapq, math, os, random, select, signal, socket, struct, subprocess, sys, time
 
@@ -491,7 +491,7 @@ def main():
     directory, each = sys.argv[1], int(sys.argv[2])
     wanted = sys.argv[3].split(",") if len(sys.argv) > 3 else CAUSES
     os.makedirs(directory, exist_ok=True)
-    os.nice(-10)
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     # Half as many healthy connections as others: a third of all. Even seeds, with which the rules were written, and
     # odd ones, which were held out.
     todo = []
