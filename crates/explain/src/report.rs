@@ -179,8 +179,8 @@ impl Explained {
     }
 }
 
-/// Links the connections that fill the same path: they send between the same hosts, in the same direction, and have
-/// at least half of the shorter one's time in common. They are in the order in which they begin.
+/// Links the connections that fill the same path: they send between the same hosts, in the same direction,
+/// and have at least half of the shorter one's time in common. They are in the order in which they begin.
 pub(crate) fn link(connections: &mut [Explained]) {
     let full: Vec<usize> =
         (0..connections.len()).filter(|place| connections[*place].full_route().is_some()).collect();

@@ -81,8 +81,8 @@ impl Fit {
     }
 }
 
-/// Returns the policer that explains the losses of a direction, if one does. It counts `header_bytes` of each packet,
-/// too.
+/// Returns the policer that explains the losses of a direction, if one does. It counts the `header_bytes` of
+/// each packet, too.
 pub(crate) fn find(timeline: &Timeline, account: &Account, header_bytes: i64) -> Option<Policer> {
     let (sends, mss) = (&timeline.sends, timeline.mss);
     // A hole may be several segments long.
@@ -131,8 +131,8 @@ pub(crate) fn find(timeline: &Timeline, account: &Account, header_bytes: i64) ->
     {
         return None;
     }
-    // The bucket was empty at the first loss and at the last one, so its rate is the mean in between, unless it was
-    // full for some time. The fit alone would take what was left of the first burst for a higher rate.
+    // The bucket was empty at the first loss and at the last one, so its rate is the mean in between, unless
+    // it was full for some time. The fit alone prefers a rate that is a little too high.
     let mean = self::fit(&events, between / nanos as f64, mss as f64);
     let found = if mean.wasted <= between * WASTED_MAX { mean } else { lowest };
     let packets = (mss + header_bytes) as f64 / mss as f64;

@@ -287,8 +287,8 @@ impl Timeline {
         let farthest = [least, to_sender, lag::answered(packets, sender)].into_iter().flatten().min();
         (self.near, self.far) = (nearest.unwrap_or(0), farthest.unwrap_or(0));
         self.knows_trip = nearest.is_some() && farthest.is_some();
-        // A queue that was empty during the handshake may be between the sender and the capture. Timestamps do not
-        // show what is shorter than their tick.
+        // A queue that was empty during the handshake may be between the sender and the capture. Timestamps
+        // do not show what is shorter than their tick.
         let queued = self.far_loaded.filter(|loaded| *loaded > self.far + TICK);
         let far = self.far.max(queued.unwrap_or(0));
         self.is_at_sender = far < (self.near + far) / 8;

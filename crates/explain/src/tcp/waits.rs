@@ -283,7 +283,8 @@ pub(crate) fn account(timeline: &Timeline) -> Account {
     }
     let end = acks.iter().find(|ack| ack.acknowledged >= state.sent).map_or(account.end, |ack| ack.at);
     account.end = account.end.max(end);
-    // What was lost before the place of the capture arrived as a retransmission; other segments never arrived.
+    // What was lost before the place of the capture arrived as a retransmission; other segments may never
+    // have arrived.
     let delivered = acks.iter().map(|ack| ack.acknowledged).max();
     account.bytes = delivered.map_or(account.bytes, |bytes| (bytes.min(state.sent) - first.start).max(0));
     // A hole that was never filled in the capture is no loss that anybody repaired; one that was is counted

@@ -14,7 +14,7 @@ use kiban_tcpip::wire::tcp::SackBlock;
 const MISSING_MIN: u64 = 1000 * MILLISECOND;
 /// Fewer losses may have come at once.
 const LOSSES_MIN: usize = 3;
-/// The share of the segments that losses which shrink the window amount to; and losses that are worth mentioning
+/// The least share of the segments that are lost in congestion, and in losses that are worth mentioning
 /// whatever they cost.
 const CONGESTION_MIN: f64 = 0.0005;
 const MANY_MIN: f64 = 0.05;
