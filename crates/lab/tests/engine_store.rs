@@ -134,6 +134,18 @@ fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
+fn a_run_without_records_takes_another_plan() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    drop(Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect("it can be created"));
+    let other = PLAN.replace("to = 10", "to = 3");
+    let run = Run::open(dir.path(), toy.manifest(&other, Shard::ALL)).expect("nothing was recorded");
+    assert_eq!(sweep(&toy, &run, None, &Options::default(), &|_| {}).expect("it runs").made, 3);
+    drop(run);
+    assert!(Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).is_err(), "now there are records");
+}
+
+#[test]
 fn two_processes_do_not_write_into_one_folder() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);

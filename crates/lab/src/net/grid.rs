@@ -34,6 +34,8 @@ pub struct Grid {
 const EXCHANGES_SECONDS: f64 = 0.5;
 /// The duration of a point if all are streams, s. Slow start over a long path takes most of a second.
 const STREAMS_SECONDS: f64 = 2.0;
+/// The same if several run at once, which need time to fill a long queue, and to share a path.
+const STREAMS_AT_ONCE_SECONDS: f64 = 5.0;
 /// The buffers for streams. The system's own, and the large ones, fill a path; the smallest one does so if
 /// bandwidth times delay is below it.
 const STREAMS_BUFFERS: [u32; 4] = [0, 64 << 10, 256 << 10, 1 << 20];
@@ -41,8 +43,9 @@ const STREAMS_BUFFERS: [u32; 4] = [0, 64 << 10, 256 << 10, 1 << 20];
 const STREAMS_MESSAGES: [u32; 3] = [1000, 16_000, 64 << 10];
 
 impl Grid {
-    /// Returns the grid of these patterns, with the values of a sweep for which nothing else is given.
-    pub fn usual(patterns: &[Pattern], on_board: bool) -> Grid {
+    /// Returns the grid of these patterns, with the values of a sweep for which nothing else is given;
+    /// `at_once` if any point has several connections.
+    pub fn usual(patterns: &[Pattern], on_board: bool, at_once: bool) -> Grid {
         let has_streams = patterns.iter().any(|pattern| pattern.is_stream());
         let has_exchanges = patterns.iter().any(|pattern| !pattern.is_stream());
         let mut buffers: Vec<u32> = Vec::new();
@@ -66,7 +69,11 @@ impl Grid {
             congestion: vec![SYSTEM.to_owned()],
             connections: vec![1],
             opposite: vec![0],
-            seconds: if has_exchanges { EXCHANGES_SECONDS } else { STREAMS_SECONDS },
+            seconds: match (has_exchanges, at_once) {
+                (true, _) => EXCHANGES_SECONDS,
+                (false, false) => STREAMS_SECONDS,
+                (false, true) => STREAMS_AT_ONCE_SECONDS,
+            },
         }
     }
 
@@ -247,7 +254,7 @@ mod tests {
         use crate::net::diagnosis::boundary::should_be_slow;
         use crate::net::trial::path::Path;
         let streams = [Pattern::Stream, Pattern::StreamBack];
-        let grid = Grid::usual(&streams, false);
+        let grid = Grid::usual(&streams, false, false);
         assert!(grid.buffers.contains(&0) && grid.buffers.iter().max() >= Some(&(1 << 20)));
         // A healthy path of 100 Mbit/s and 10 ms: no stream is below a quarter of that.
         let path = Path { round_trip_us: 10_000.0, mss_bytes: 1448, rate_mbps: 100.0 };
@@ -259,10 +266,11 @@ mod tests {
             }
         }
         assert_eq!(grid.plan("h").trials(), 24);
-        assert_eq!(Grid::usual(&streams, true).buffers, [0]);
-        let exchanges = Grid::usual(&[Pattern::WriteWriteRead], false);
+        assert_eq!(Grid::usual(&streams, true, false).buffers, [0]);
+        let exchanges = Grid::usual(&[Pattern::WriteWriteRead], false, false);
         assert_eq!((exchanges.plan("h").trials(), exchanges.seconds), (117, 0.5));
-        let both = Grid::usual(&[Pattern::WriteWriteRead, Pattern::Stream], false);
+        assert!(Grid::usual(&streams, false, true).seconds > grid.seconds);
+        let both = Grid::usual(&[Pattern::WriteWriteRead, Pattern::Stream], false, true);
         let mut all = exchanges.buffers.iter().chain(&grid.buffers);
         assert!(all.all(|buffer| both.buffers.contains(buffer)) && both.buffers.is_sorted());
     }

@@ -11,7 +11,7 @@ use crate::engine::{
 };
 use crate::heat::Best;
 use crate::net::diagnosis::findings::Findings;
-use crate::net::trial::evidence::{Beside, Evidence};
+use crate::net::trial::evidence::Evidence;
 use crate::net::trial::setup::{PARAMETERS, QUESTION, SYSTEM, Setup};
 use crate::net::trial::task::Task;
 use crate::net::trial::together::run_together;
@@ -132,14 +132,8 @@ const ASKED_BY: &str = "kiban lab sweep HOST";
 /// Returns the metrics of a record.
 fn metrics(evidence: &Evidence) -> Metrics {
     let mut figures = vec![("mbps", evidence.total_mbps())];
-    if let Some(Beside { same_mbps, opposite_mbps }) = &evidence.beside {
-        if !same_mbps.is_empty() {
-            figures.push(("slowest_mbps", same_mbps.iter().copied().fold(evidence.mbps(), f64::min)));
-        }
-        if !opposite_mbps.is_empty() {
-            figures.push(("opposite_mbps", opposite_mbps.iter().sum()));
-        }
-    }
+    figures.extend(evidence.slowest_mbps().map(|mbps| ("slowest_mbps", mbps)));
+    figures.extend(evidence.opposite_mbps().map(|mbps| ("opposite_mbps", mbps)));
     match &evidence.exchanges {
         None => figures.push(("sent_again", evidence.retransmits() as f64)),
         Some(exchanges) => figures.extend([

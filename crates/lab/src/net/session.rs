@@ -115,7 +115,13 @@ impl Session {
         }
         let mut done = Ok(());
         while done.is_ok() && further.len() < others as usize {
-            done = self.connect().map(|client| further.push(client));
+            done = self.connect().map(|client| further.push(client)).map_err(|failure| match failure {
+                Failure::Impossible(why) => Failure::Impossible(format!(
+                    "{} connections at once need as many sessions with the server: {why}",
+                    others + 1
+                )),
+                lost => lost,
+            });
         }
         let done = done.and_then(|()| act(client, &mut further[..others as usize], path));
         if others > 0 {

@@ -9,6 +9,7 @@
 
 use super::tcp::Stream;
 use kiban_base::Instant;
+use kiban_measure::TcpInfo;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ pub struct Windows {
     pub shrunk: u32,
     /// The largest window, bytes.
     pub max_bytes: u32,
+    /// How many segments with data the connection had sent and retransmitted when half of the time had passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_half: Option<[u32; 2]>,
 }
 
 impl Windows {
@@ -48,13 +52,14 @@ pub(crate) struct WindowSampler {
     windows: Windows,
     interval: Duration,
     next: Instant,
+    half: Instant,
 }
 
 impl WindowSampler {
     /// Creates a sampler of a stream that begins now and takes `length`.
     pub(crate) fn new(now: Instant, length: Duration) -> WindowSampler {
         let interval = (length / SAMPLES).max(INTERVAL_MIN);
-        WindowSampler { windows: Windows::default(), interval, next: now + interval }
+        WindowSampler { windows: Windows::default(), interval, next: now + interval, half: now + length / 2 }
     }
 
     /// Takes a sample if one is due.
@@ -64,6 +69,12 @@ impl WindowSampler {
             if let Some(bytes) = stream.peer_window() {
                 self.windows.add(bytes);
             }
+        }
+        if now >= self.half && self.windows.at_half.is_none() {
+            let sent = |info: TcpInfo| Some([info.data_segs_out?, info.total_retrans]);
+            self.windows.at_half = stream.info().ok().and_then(sent);
+            // Only one reading, also of a kernel that does not say it.
+            self.half = Instant::NEVER;
         }
     }
 

@@ -37,7 +37,8 @@ use std::time::Duration;
         \n  kiban lab sweep HOST --json --svg pictures --out folder\
         \n  kiban lab live lab-HOST                          watch it from another terminal\
         \n  kiban lab report lab-HOST                        a page with maps, causes and remedies\
-        \n\nExit status: 0 if all points were measured, 1 if the server was lost or refused this client, 2 for invalid arguments.")]
+        \n\nExit status: 0 if all points were measured, 1 if some could not be, or the\
+        \nserver was lost or refused this client, 2 for invalid arguments.")]
 pub(crate) struct SweepHost {
     /// Host that runs `kiban lab serve` [default port: 4195].
     #[arg(value_name = "HOST[:PORT]")]
@@ -80,7 +81,8 @@ pub(crate) struct SweepHost {
     /// Connections in the opposite direction at the same time; one map for each count.
     #[arg(long, default_value = "0", value_name = "LIST")]
     opposite: Numbers,
-    /// Duration of each point, in seconds [default: 0.5; 2 if all patterns are streams].
+    /// Duration of each point, in seconds [default: 0.5; 2 if all patterns are streams, 5 if several run at
+    /// once].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
     /// Directory for the records [default: lab-HOST, or lab-NAME-HOST with --board].
@@ -182,7 +184,8 @@ impl SweepHost {
         let over = self.board.as_ref().map_or(String::new(), |board| format!("{board}-"));
         let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{over}{name}")));
         let patterns = patterns(&self.pattern, self.both_directions);
-        let usual = Grid::usual(&patterns, self.board.is_some());
+        let at_once = self.connections.0.iter().max() > Some(&1) || self.opposite.0.iter().max() > Some(&0);
+        let usual = Grid::usual(&patterns, self.board.is_some(), at_once);
         let list = |given: &Option<Numbers>| given.as_ref().map(|numbers| numbers.0.clone());
         let grid = Grid {
             messages: list(&self.messages).unwrap_or(usual.messages),
@@ -230,6 +233,7 @@ impl SweepHost {
         if !self.quiet {
             crate::lab::output::tell_next(&folder);
         }
-        Ok(if report.ended_early.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        let is_whole = report.ended_early.is_none() && report.impossible.is_empty();
+        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

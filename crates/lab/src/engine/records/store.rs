@@ -318,17 +318,15 @@ impl Run {
         let path = dir.join(RECORDS);
         let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
         let mut file = LockedFile::new(open.map_err(write(&path))?, dir)?;
-        if dir.join(RUN).exists() {
-            if let Some(error) = Manifest::read(dir)?.mismatch(dir, &manifest) {
-                return Err(error);
-            }
-        } else {
-            let has_records =
-                file.0.metadata().map_err(|error| StoreError::Read(path.clone(), error))?.len() > 0;
-            if has_records {
-                return Err(no_plan(dir));
-            }
+        let has_records = file.0.metadata().map_err(|error| StoreError::Read(path.clone(), error))?.len() > 0;
+        if !has_records {
+            // There is nothing that another plan would mix with, such as after a plan of which no trial was
+            // possible.
             write_atomically(&dir.join(RUN), &pretty(&manifest))?;
+        } else if !dir.join(RUN).exists() {
+            return Err(no_plan(dir));
+        } else if let Some(error) = Manifest::read(dir)?.mismatch(dir, &manifest) {
+            return Err(error);
         }
         let records = Records::read(dir, &manifest)?;
         if !records.ended {

@@ -109,13 +109,13 @@ impl Sweep {
         lossy > 0 && lossy * 2 >= streams().count()
     }
 
-    /// Returns the rate of the best stream in either direction, Mbit/s, and its pattern; `None` without
+    /// Returns the rate of the best stream in either direction, Mbit/s, and its evidence; `None` without
     /// streams.
-    fn best_stream(&self) -> Option<(f64, Pattern)> {
+    fn best_stream(&self) -> Option<(f64, &Evidence)> {
         let all = self.records.values().map(|measured| &measured.evidence);
         let streams = all.filter(|evidence| evidence.pattern.is_stream());
         streams
-            .map(|evidence| (evidence.total_mbps(), evidence.pattern))
+            .map(|evidence| (evidence.total_mbps(), evidence))
             .max_by(|one, other| one.0.total_cmp(&other.0))
     }
 
@@ -194,8 +194,12 @@ impl Findings {
     fn threshold(&self, sweep: &Sweep) -> String {
         let best = sweep.best_stream().filter(|_| self.streams_slow_below == SlowBelow::QuarterOfBest);
         let words = self.streams_slow_below.to_string();
-        best.map_or(words.clone(), |(mbps, pattern)| {
-            format!("{words}, {} Mbit/s {}", readable(mbps), pattern.way())
+        best.map_or(words.clone(), |(mbps, evidence)| {
+            let many = match evidence.same().len() {
+                1 => String::new(),
+                count => format!(", {count} at once"),
+            };
+            format!("{words}, {} Mbit/s {}{many}", readable(mbps), evidence.pattern.way())
         })
     }
 
@@ -234,12 +238,17 @@ impl Findings {
                     }
                 }
             }
+            let slow = rows.iter().flatten().filter(|cell| cell.cause.is_some());
+            let others = match slow.map(|cell| cell.mbps).any(|mbps| mbps >= judge.slow_mbps) {
+                true => ", or lossy or limited by a host's system at any rate",
+                false => "",
+            };
             self.maps.push(Map {
                 title: title(&group),
                 pattern: group.pattern,
                 connections: group.connections,
                 opposite: group.opposite,
-                slow_below: group.pattern.is_stream().then(|| self.threshold(sweep)),
+                slow_below: group.pattern.is_stream().then(|| self.threshold(sweep) + others),
                 unit: unit(group.pattern).to_owned(),
                 messages: grid.messages,
                 buffers: grid.buffers,
@@ -480,7 +489,7 @@ mod tests {
     /// Returns the records of a sweep over these buffers, one row for each pattern.
     fn sweep(buffers: &[u32], messages: &[u32], rows: &[(Pattern, Vec<Evidence>)]) -> Sweep {
         let patterns = rows.iter().map(|(pattern, _)| *pattern).collect::<Vec<_>>();
-        let usual = Grid::usual(&patterns, false);
+        let usual = Grid::usual(&patterns, false, false);
         let grid = Grid { buffers: buffers.into(), messages: messages.into(), ..usual };
         let mut records = HashMap::new();
         for (group, (_, row)) in grid.groups().iter().zip(rows) {

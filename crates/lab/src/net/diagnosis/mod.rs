@@ -1,6 +1,7 @@
 //! The diagnosis of trials: where a network is slow, why, and what helps.
 
 pub mod advice;
+mod at_once;
 pub mod boundary;
 pub mod cause;
 pub mod directions;

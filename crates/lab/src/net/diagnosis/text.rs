@@ -23,6 +23,9 @@ impl fmt::Display for Findings {
         if let Some(rates) = self.rates() {
             writeln!(f, "Streams: {rates}.\n")?;
         }
+        for words in self.at_once() {
+            writeln!(f, "{}{}.\n", words[..1].to_uppercase(), &words[1..])?;
+        }
         if let Some(again) = self.again() {
             writeln!(f, "{again}.\n")?;
         }

@@ -11,7 +11,6 @@ use crate::remote::protocol::Welcome;
 use crate::report::{Badge, Block, Grid as Sheet, Tone};
 use crate::table::{counted, figure, part_of, readable};
 use kiban_osi::ftam::filestore::Date;
-use std::collections::BTreeSet;
 
 /// The factor between the rates of both directions that is worth a remark.
 const UNEVEN: f64 = 2.0;
@@ -27,7 +26,7 @@ impl Findings {
     /// Returns the rates of streams in words, whether or not they are slow compared with each other; `None`
     /// without streams.
     pub(super) fn rates(&self) -> Option<String> {
-        let who = match self.fewest() {
+        let who = match self.fewest().0 {
             1 => "the best stream has".to_owned(),
             count => format!("{count} streams at once have at most"),
         };
@@ -45,7 +44,6 @@ impl Findings {
             (Some(to), None) => format!("{who} {} Mbit/s to the server", readable(to)),
             (None, from) => format!("{who} {} Mbit/s from the server", readable(from?)),
         };
-        words += &self.together();
         for pattern in [Pattern::Stream, Pattern::StreamBack] {
             if let Some(mbps) = self.full_mbps(pattern) {
                 words += &format!("; {}, the path is full at {} Mbit/s", pattern.way(), readable(mbps));
@@ -73,59 +71,17 @@ impl Findings {
         Some(words)
     }
 
-    /// Returns the smallest number of connections at once.
-    fn fewest(&self) -> u32 {
-        self.maps.iter().map(|map| map.connections).min().unwrap_or(1)
+    /// Returns the fewest connections at once, and the fewest in the opposite direction.
+    fn fewest(&self) -> (u32, u32) {
+        let least = |of: fn(&Map) -> u32| self.maps.iter().map(of).min().unwrap_or(0);
+        (least(|map| map.connections), least(|map| map.opposite))
     }
 
     /// Returns the best figure of a pattern's cells that `counts` selects, with the fewest connections.
     fn best(&self, pattern: Pattern, counts: impl Fn(&Cell) -> bool) -> Option<f64> {
-        let fewest = self.fewest();
-        self.best_of(|map| map.pattern == pattern && map.connections == fewest, counts)
-    }
-
-    /// Returns the best figure of the cells that `counts` selects in some maps.
-    fn best_of(&self, is_one: impl Fn(&Map) -> bool, counts: impl Fn(&Cell) -> bool) -> Option<f64> {
-        let maps = self.maps.iter().filter(|map| is_one(map));
-        let cells = maps.flat_map(|map| map.iter().map(|(.., cell)| cell));
+        let is_one = |map: &&Map| map.pattern == pattern && (map.connections, map.opposite) == self.fewest();
+        let cells = self.maps.iter().filter(is_one).flat_map(|map| map.iter().map(|(.., cell)| cell));
         cells.filter(|cell| counts(cell)).filter_map(|cell| cell.figure).reduce(f64::max)
-    }
-
-    /// Returns what several streams carry at once, and what is left of streams beside others in the opposite
-    /// direction; empty if none were measured.
-    fn together(&self) -> String {
-        let mut words = String::new();
-        for pattern in [Pattern::Stream, Pattern::StreamBack] {
-            let of = |connections: Option<u32>, opposite: Option<u32>| {
-                let is_one = |map: &Map| {
-                    map.pattern == pattern
-                        && connections.is_none_or(|count| count == map.connections)
-                        && opposite.is_none_or(|count| count == map.opposite)
-                };
-                self.best_of(is_one, |_| true)
-            };
-            let counts = |of: fn(&Map) -> u32| -> BTreeSet<u32> {
-                self.maps.iter().filter(|map| map.pattern == pattern).map(of).collect()
-            };
-            for count in counts(|map| map.connections).into_iter().filter(|count| *count > self.fewest()) {
-                if let Some(mbps) = of(Some(count), None) {
-                    let way = pattern.way();
-                    words += &format!("; {count} streams at once have {} Mbit/s {way}", readable(mbps));
-                }
-            }
-            for count in counts(|map| map.opposite).into_iter().filter(|count| *count > 0) {
-                if let (Some(alone), Some(beside)) = (of(None, Some(0)), of(None, Some(count))) {
-                    words += &format!(
-                        "; while {} in the opposite direction, {} Mbit/s {} instead of {}",
-                        if count == 1 { "1 stream runs".to_owned() } else { format!("{count} streams run") },
-                        readable(beside),
-                        pattern.way(),
-                        readable(alone)
-                    );
-                }
-            }
-        }
-        words
     }
 
     /// Returns the share of the segments of a direction's streams that are lost, percent, if it is large and
@@ -255,7 +211,8 @@ impl Findings {
                 )
             }
         };
-        for more in [self.no_fault().map(str::to_owned), self.again(), self.rates()].into_iter().flatten() {
+        let more = [self.no_fault().map(str::to_owned), self.again(), self.rates()];
+        for more in more.into_iter().flatten().chain(self.at_once()) {
             sentence += &format!(" {}{}.", more[..1].to_uppercase(), &more[1..]);
         }
         let fact = |name: &str, value: String| (name.to_owned(), value);
@@ -266,7 +223,7 @@ impl Findings {
         facts.push(fact(
             "Path",
             format!(
-                "RTT {} ms, MSS {} bytes, about {} Mbit/s, congestion control {}",
+                "RTT {} ms, MSS {} bytes, a burst at {} Mbit/s, congestion control {}",
                 readable(self.path.round_trip_us * 1e-3),
                 self.path.mss_bytes,
                 readable(self.path.rate_mbps),
@@ -309,7 +266,7 @@ impl Findings {
     /// Describes the path in one line.
     pub(super) fn path_line(&self) -> String {
         format!(
-            "{}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s, congestion control {}",
+            "{}; RTT {:.3} ms, MSS {} bytes, a burst at {} Mbit/s, congestion control {}",
             self.server_line(),
             self.path.round_trip_us * 1e-3,
             self.path.mss_bytes,
@@ -445,7 +402,7 @@ pub(super) mod tests {
         let no_fault = "the path shows no fault";
         let only = findings(100.0, &[(Pattern::WriteWriteRead, &cells)]);
         assert!(only.verdict().sentence.contains(no_fault) && only.to_string().contains(no_fault));
-        assert!(only.to_string().contains("about 100.0 Mbit/s, congestion control bbr\n"), "{only}");
+        assert!(only.to_string().contains("a burst at 100.0 Mbit/s, congestion control bbr\n"), "{only}");
         let lossy = [(9.0, false, Some(Cause::Loss)), (95.0, false, None)];
         let other = findings(100.0, &[(Pattern::WriteWriteRead, &cells), (Pattern::Stream, &lossy)]);
         assert!(!other.verdict().sentence.contains(no_fault));
@@ -530,23 +487,6 @@ pub(super) mod tests {
         );
         let words = findings(100.0, &[(Pattern::Stream, &[unknown, (95.0, false, None)])]).verdict().sentence;
         assert!(words.starts_with("No cause was found: 1 of 2 cells is slow"), "{words}");
-    }
-
-    #[test]
-    fn the_verdict_says_what_several_connections_carry_and_what_both_directions_leave() {
-        let cells: [(f64, u32, u32); 4] = [(12.0, 1, 0), (48.0, 4, 0), (95.0, 16, 0), (30.0, 16, 1)];
-        let ends = cells.map(|(mbps, ..)| [(mbps, false, None)]);
-        let maps: Vec<(Pattern, &[Streamed])> = ends.iter().map(|one| (Pattern::Stream, &one[..])).collect();
-        let mut found = findings(100.0, &maps);
-        for (map, (_, connections, opposite)) in found.maps.iter_mut().zip(cells) {
-            (map.connections, map.opposite) = (connections, opposite);
-        }
-        let expected = "the best stream has 12 Mbit/s to the server; 4 streams at once have 48 Mbit/s to the \
-                        server; 16 streams at once have 95 Mbit/s to the server; while 1 stream runs in the \
-                        opposite direction, 30 Mbit/s to the server instead of 95";
-        assert!(found.rates().is_some_and(|words| words.starts_with(expected)), "{:?}", found.rates());
-        found.maps.retain(|map| map.connections == 16 && map.opposite == 0);
-        assert_eq!(found.rates().as_deref(), Some("16 streams at once have at most 95 Mbit/s to the server"));
     }
 
     #[test]

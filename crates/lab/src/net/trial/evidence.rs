@@ -147,10 +147,33 @@ pub struct Evidence {
 /// The connections of a trial besides the measured one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Beside {
-    /// The throughput of each of the others in the same direction, Mbit/s.
-    pub same_mbps: Vec<f64>,
-    /// The throughput of each connection in the opposite direction, Mbit/s.
-    pub opposite_mbps: Vec<f64>,
+    /// The others in the same direction.
+    pub same: Vec<Carried>,
+    /// The connections in the opposite direction.
+    pub opposite: Vec<Carried>,
+}
+
+/// What a connection carried.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Carried {
+    /// Bytes of payload.
+    pub bytes: f64,
+    /// The time from the first to the last, s.
+    pub seconds: f64,
+}
+
+impl Carried {
+    /// Returns the goodput, Mbit/s.
+    pub fn mbps(self) -> f64 {
+        if self.seconds > 0.0 { self.bytes * 8e-6 / self.seconds } else { 0.0 }
+    }
+}
+
+/// Returns the goodput of connections that began at the same time, Mbit/s: their sum over the longest time.
+/// The sum of their rates would be more than the path carries, because some end when others still send.
+pub fn sum_mbps(all: &[Carried]) -> f64 {
+    let seconds = all.iter().map(|one| one.seconds).fold(0.0, f64::max);
+    Carried { bytes: all.iter().map(|one| one.bytes).sum(), seconds }.mbps()
 }
 
 /// The fractions of time for which a connection was limited by each cause, 0 to 1; `None` if the kernel does
@@ -166,25 +189,51 @@ pub struct Shares {
 }
 
 impl Evidence {
+    /// Returns what each connection in the direction of the measured one carried, which is the first.
+    pub fn same(&self) -> Vec<Carried> {
+        let others = self.beside.iter().flat_map(|beside| &beside.same);
+        std::iter::once(self.carried()).chain(others.copied()).collect()
+    }
+
     /// Returns the goodput of all connections in the direction of the measured one, Mbit/s.
     pub fn total_mbps(&self) -> f64 {
-        self.mbps() + self.beside.as_ref().map_or(0.0, |beside| beside.same_mbps.iter().sum())
+        sum_mbps(&self.same())
+    }
+
+    /// Returns the goodput of the connections in the opposite direction, Mbit/s; `None` without any.
+    pub fn opposite_mbps(&self) -> Option<f64> {
+        let opposite = self.beside.as_ref().map(|beside| &beside.opposite).filter(|all| !all.is_empty());
+        opposite.map(|all| sum_mbps(all))
+    }
+
+    /// Returns the goodput of the slowest of several connections, Mbit/s; `None` if there is only one.
+    pub fn slowest_mbps(&self) -> Option<f64> {
+        let same = self.same();
+        let seconds = same.iter().map(|one| one.seconds).fold(0.0, f64::max);
+        let rates = same.iter().map(|one| Carried { seconds, ..*one }.mbps());
+        if same.len() > 1 { rates.reduce(f64::min) } else { None }
     }
 
     /// Returns the number of connections in both directions.
     pub fn connections(&self) -> u64 {
-        let others = |beside: &Beside| beside.same_mbps.len() + beside.opposite_mbps.len();
+        let others = |beside: &Beside| beside.same.len() + beside.opposite.len();
         1 + self.beside.as_ref().map_or(0, others) as u64
     }
 
     /// Returns the goodput of the measured connection, Mbit/s.
     pub fn mbps(&self) -> f64 {
-        let bytes = match &self.exchanges {
-            Some(exchanges) => exchanges.count as f64 * f64::from(self.message_bytes),
-            None => self.receiver.bytes as f64,
-        };
-        let seconds = if self.exchanges.is_some() { self.seconds } else { self.receiver.seconds };
-        if seconds > 0.0 { bytes * 8e-6 / seconds } else { 0.0 }
+        self.carried().mbps()
+    }
+
+    /// Returns what the measured connection carried.
+    pub fn carried(&self) -> Carried {
+        match &self.exchanges {
+            Some(exchanges) => {
+                let bytes = exchanges.count as f64 * f64::from(self.message_bytes);
+                Carried { bytes, seconds: self.seconds }
+            }
+            None => Carried { bytes: self.receiver.bytes as f64, seconds: self.receiver.seconds },
+        }
     }
 
     /// Returns the number of segments that the sender retransmitted.

@@ -153,11 +153,13 @@ impl Setup {
         if self.connections > 1 {
             words += &format!(", {} connections", self.connections);
         }
-        if self.opposite > 0 {
-            words += &format!(", {} in the opposite direction at the same time", self.opposite);
-        }
-        words
+        words + &opposite_words(self.opposite)
     }
+}
+
+/// Returns how many connections there are in the opposite direction, for the end of a title; empty for none.
+pub(in crate::net) fn opposite_words(count: u32) -> String {
+    if count > 0 { format!(", {count} in the opposite direction") } else { String::new() }
 }
 
 /// The parameters of a point.

@@ -2,9 +2,9 @@
 //!
 //! Sessions  each connection has a session of its own with the server, so that all have the same limits and
 //!           the same evidence.
-//! Evidence  that of the measured connection, and the throughput of each of the others.
+//! Evidence  that of the measured connection, and what each of the others carried.
 
-use super::evidence::{Beside, Evidence};
+use super::evidence::{Beside, Carried, Evidence};
 use super::run::run;
 use super::setup::Setup;
 use super::task::{Done, Task};
@@ -24,7 +24,7 @@ pub(in crate::net) fn run_together(task: Task<'_>, others: &mut [Client]) -> Don
     let Task { path, setup, clock, .. } = task;
     let same = setup.connections as usize - 1;
     let reversed = Setup { pattern: setup.pattern.reversed(), ..setup.clone() };
-    let (measured, rates) = thread::scope(|scope| {
+    let (measured, carried) = thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, client) in others.iter_mut().enumerate() {
             let setup = if number < same { setup } else { &reversed };
@@ -35,14 +35,14 @@ pub(in crate::net) fn run_together(task: Task<'_>, others: &mut [Client]) -> Don
             }));
         }
         let measured = run(task);
-        let rate = |thread: Result<thread::ScopedJoinHandle<'_, Done>, Failure>| {
+        let carried = |thread: Result<thread::ScopedJoinHandle<'_, Done>, Failure>| {
             let (evidence, _) = thread?.join().expect("a trial does not panic")?;
-            Ok(evidence.mbps())
+            Ok(evidence.carried())
         };
-        (measured, threads.into_iter().map(rate).collect::<Result<Vec<f64>, Failure>>())
+        (measured, threads.into_iter().map(carried).collect::<Result<Vec<Carried>, Failure>>())
     });
     let (evidence, packets) = measured?;
-    let mut same_mbps = rates?;
-    let opposite_mbps = same_mbps.split_off(same);
-    Ok((Evidence { beside: Some(Beside { same_mbps, opposite_mbps }), ..evidence }, packets))
+    let mut carried = carried?;
+    let opposite = carried.split_off(same);
+    Ok((Evidence { beside: Some(Beside { same: carried, opposite }), ..evidence }, packets))
 }

@@ -162,9 +162,21 @@ pub fn is_slow(evidence: &Evidence, slow_mbps: f64) -> bool {
 /// Returns whether a stream retransmits so many segments that this alone is a fault: all streams that pass a
 /// policer may be equally slow.
 pub(super) fn is_lossy(evidence: &Evidence) -> bool {
-    let segments = evidence.segments().unwrap_or(0);
+    let (segments, again) = lasting(evidence);
     let one_of = if queue(evidence).is_some() { LOSSY_BEHIND_QUEUE } else { LOSSY.1 };
-    evidence.pattern.is_stream() && segments >= LOSSY.0 && evidence.retransmits() * one_of >= segments
+    evidence.pattern.is_stream() && segments >= LOSSY.0 && again * one_of >= segments
+}
+
+/// Returns the segments of a stream, and how many were retransmitted: those of its second half, if that has
+/// enough. At its beginning, a stream looks for the rate of the path, and overruns a short queue (BBR by a
+/// fifth).
+fn lasting(evidence: &Evidence) -> (u64, u64) {
+    let later = evidence.windows.and_then(|windows| windows.at_half).and_then(|[sent, again]| {
+        let sent = evidence.info.data_segs_out?.saturating_sub(sent);
+        Some((u64::from(sent), u64::from(evidence.info.total_retrans.saturating_sub(again))))
+    });
+    let whole = (evidence.segments().unwrap_or(0), evidence.retransmits());
+    later.filter(|(segments, _)| *segments >= LOSSY.0).unwrap_or(whole)
 }
 
 /// Returns the shortest round trip, and how much a queue adds to it at the end, ms; `None` without a queue.
@@ -177,9 +189,10 @@ fn queue(evidence: &Evidence) -> Option<(f64, f64)> {
 
 /// Returns the share of a stream's segments that were lost, percent; `None` if there are too few to tell.
 pub(super) fn lost_percent(evidence: &Evidence) -> Option<f64> {
-    let segments = evidence.segments().filter(|segments| *segments >= LOSSY.0)?;
-    let lost = evidence.retransmits() - needless(evidence);
-    evidence.pattern.is_stream().then_some(lost as f64 * 100.0 / segments as f64)
+    let (segments, again) = lasting(evidence);
+    let lost = again.saturating_sub(needless(evidence));
+    let is_enough = evidence.pattern.is_stream() && segments >= LOSSY.0;
+    is_enough.then_some(lost as f64 * 100.0 / segments as f64)
 }
 
 /// Returns how many segments were retransmitted needlessly. A duplicate SACK reports a segment that had
@@ -244,7 +257,8 @@ fn path_is_full(evidence: &Evidence, best_mbps: f64) -> Option<String> {
 /// Returns the evidence that acknowledgements wait behind connections in the opposite direction.
 fn acknowledgements_wait(evidence: &Evidence, best_mbps: f64) -> Option<String> {
     let shares = evidence.shares()?;
-    let opposite = evidence.beside.as_ref().filter(|beside| !beside.opposite_mbps.is_empty())?;
+    let opposite_mbps = evidence.opposite_mbps()?;
+    let opposite = evidence.beside.as_ref().map_or(0, |beside| beside.opposite.len());
     let (least_ms, queue_ms) = queue(evidence).filter(|(least_ms, queue_ms)| queue_ms > least_ms)?;
     let is_limited = is_window_full(evidence, shares) || is_send_buffer_full(evidence, shares);
     (!is_limited && shares.busy >= 0.7 && best_mbps > OTHERS_MAX * evidence.total_mbps()).then(|| {
@@ -252,8 +266,8 @@ fn acknowledgements_wait(evidence: &Evidence, best_mbps: f64) -> Option<String> 
             "the RTT is {:.1} ms, {queue_ms:.1} ms more than the shortest, beside {} in the opposite direction at \
              {:.2} Mbit/s; another stream in this direction had {best_mbps:.2} Mbit/s, so the queue is not its own",
             least_ms + queue_ms,
-            counted(opposite.opposite_mbps.len() as u64, "connection"),
-            opposite.opposite_mbps.iter().sum::<f64>()
+            counted(opposite as u64, "connection"),
+            opposite_mbps
         )
     })
 }

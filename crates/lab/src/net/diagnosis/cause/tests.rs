@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::trial::digest::Digest;
-use crate::net::trial::evidence::{Beside, Pattern, Windows};
+use crate::net::trial::evidence::{Beside, Carried, Pattern, Windows};
 use crate::net::trial::path::Path;
 use crate::remote::protocol::{Outcome, Welcome};
 use kiban_measure::socket::Given;
@@ -74,7 +74,7 @@ pub(in crate::net::diagnosis) fn stream() -> Evidence {
 
 /// Returns samples of a window of which this part is below half of the largest one.
 fn windows(max_bytes: u32, shrunk: u32) -> Option<Windows> {
-    Some(Windows { samples: 100, shrunk, max_bytes })
+    Some(Windows { samples: 100, shrunk, max_bytes, at_half: None })
 }
 
 /// Returns the evidence of half a second of exchanges that stalled.
@@ -135,7 +135,7 @@ fn limited_by_program(bytes: u32, window: u32, mbps: f64, shares_us: [u64; 2]) -
         (e.path.round_trip_us, e.path.rate_mbps) = (20_479.0, 36.8);
         (e.info.rtt_us, e.info.min_rtt_us) = (26_692, Some(20_113));
         let samples = if bytes < 4000 { 5 } else { 62 };
-        e.windows = Some(Windows { samples, shrunk: 0, max_bytes: window });
+        e.windows = Some(Windows { samples, shrunk: 0, max_bytes: window, at_half: None });
         e.info.snd_wnd = Some(window);
         (e.info.rwnd_limited_us, e.info.sndbuf_limited_us) = (Some(shares_us[0]), Some(shares_us[1]));
         e.receiver.bytes = (mbps * 125_000.0) as u64;
@@ -248,7 +248,7 @@ fn each_cause_is_recognised_from_its_evidence() {
                 limited_by_tcp_rmem(e);
                 e.info.rwnd_limited_us = Some(468_000);
                 (e.receiver.bytes, e.path.rate_mbps) = (510_000, 4.1);
-                e.windows = Some(Windows { samples: 8, shrunk: 0, max_bytes: 32_768 });
+                e.windows = Some(Windows { samples: 8, shrunk: 0, max_bytes: 32_768, at_half: None });
             }),
             Cause::ReceiveBuffer,
         ),
@@ -302,7 +302,7 @@ fn each_cause_is_recognised_from_its_evidence() {
             "a program that seldom reads, and just now has not",
             streamed(&|e| {
                 (e.path.round_trip_us, e.info.rtt_us, e.info.snd_wnd) = (100_000.0, 100_000, Some(2048));
-                e.windows = Some(Windows { samples: 40, shrunk: 30, max_bytes: 67_840 });
+                e.windows = Some(Windows { samples: 40, shrunk: 30, max_bytes: 67_840, at_half: None });
                 (e.info.rwnd_limited_us, e.receiver.bytes) = (Some(890_000), 200_000);
                 e.receiver.counters = counters(&[("DelayedACKs", 15)]);
             }),
@@ -438,7 +438,8 @@ fn acknowledgements_that_wait_are_named_only_beside_an_opposite_stream_and_a_fas
     let mut slow = stream();
     (slow.info.rtt_us, slow.info.min_rtt_us, slow.info.snd_cwnd) = (625_000, Some(10_000), 110);
     slow.receiver.bytes = 255_000;
-    slow.beside = Some(Beside { same_mbps: Vec::new(), opposite_mbps: vec![0.94] });
+    slow.beside =
+        Some(Beside { same: Vec::new(), opposite: vec![Carried { bytes: 117_500.0, seconds: 1.0 }] });
     let of = |evidence: &Evidence, best_mbps| explain(evidence, best_mbps).cause;
     assert_eq!(of(&slow, 38.3), Cause::AcknowledgementQueue, "{}", explain(&slow, 38.3).because);
     // Without a faster stream in the same direction, the queue is that of the stream.
@@ -451,6 +452,23 @@ fn acknowledgements_that_wait_are_named_only_beside_an_opposite_stream_and_a_fas
     let mut limited = slow;
     limited.info.rwnd_limited_us = Some(900_000);
     assert_ne!(of(&limited, 38.3), Cause::AcknowledgementQueue);
+}
+
+#[test]
+fn losses_at_the_beginning_of_a_stream_are_no_lasting_fault() {
+    // A fifth of the segments of the first half, and one percent of those of the second.
+    let mut evidence = stream();
+    (evidence.info.data_segs_out, evidence.info.total_retrans) = (Some(8000), 840);
+    assert!(is_lossy(&evidence) && lost_percent(&evidence) > Some(10.0));
+    let at_half = Some([4000, 800]);
+    evidence.windows = Some(Windows { at_half, ..Windows::default() });
+    assert!(!is_lossy(&evidence) && lost_percent(&evidence) == Some(1.0));
+    // A policer drops all the time.
+    evidence.info.total_retrans = 1600;
+    assert!(is_lossy(&evidence));
+    // The second half is too short to tell.
+    evidence.info.data_segs_out = Some(4050);
+    assert!(is_lossy(&evidence) && lost_percent(&evidence) > Some(20.0));
 }
 
 #[test]
