@@ -29,7 +29,7 @@ pub struct Windows {
     pub shrunk: u32,
     /// The largest window, bytes.
     pub max_bytes: u32,
-    /// How many segments with data the connection had sent and retransmitted when half of the time had passed.
+    /// The segments with data that the connection had sent, and retransmitted, after half of the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_half: Option<[u32; 2]>,
 }

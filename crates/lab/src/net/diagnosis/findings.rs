@@ -66,6 +66,9 @@ pub struct Findings {
     pub environment: Option<Environment>,
     /// The rate below which streams are slow.
     pub streams_slow_below: SlowBelow,
+    /// The verdict: what the first screen of the report says.
+    #[serde(rename = "verdict")]
+    pub sentence: String,
     /// One map for each combination of all settings except message and buffer.
     pub maps: Vec<Map>,
     /// Maps that differ only in the direction, side by side.
@@ -157,6 +160,7 @@ impl Findings {
             congestion: sweep.congestion(),
             environment: record.environment.clone(),
             streams_slow_below: SlowBelow::read(dir)?,
+            sentence: String::new(),
             maps: Vec::new(),
             directions: Vec::new(),
             causes: Vec::new(),
@@ -173,6 +177,7 @@ impl Findings {
             findings.advise(dir, &sweep, count, setup)?;
         }
         findings.advise_full();
+        findings.sentence = findings.verdict().sentence;
         Ok(Some(findings))
     }
 
@@ -282,6 +287,7 @@ impl Findings {
         let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
         (cell.figure, cell.mbps) = (Some(*figure), evidence.total_mbps());
         cell.lost_percent = lost_percent(evidence);
+        (cell.slowest_mbps, cell.opposite_mbps) = (evidence.slowest_mbps(), evidence.opposite_mbps());
         match judge.verdict(evidence) {
             Some(Judged::Slow(explanation)) => {
                 (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);

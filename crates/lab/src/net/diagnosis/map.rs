@@ -34,6 +34,12 @@ pub struct Cell {
     /// The share of the segments of a stream that were lost, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_percent: Option<f64>,
+    /// The rate of the slowest of several connections, Mbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest_mbps: Option<f64>,
+    /// The rate of the connections in the opposite direction, Mbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opposite_mbps: Option<f64>,
     /// Both figures of a slow cell without slow neighbours, which was measured again; the second one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,

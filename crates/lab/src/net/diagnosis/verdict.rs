@@ -349,6 +349,7 @@ pub(super) mod tests {
             congestion: vec!["bbr".to_owned()],
             environment: None,
             streams_slow_below: SlowBelow::default(),
+            sentence: String::new(),
             maps,
             directions: Vec::new(),
             causes,
