@@ -7,7 +7,8 @@
 //!                  segments that passed. The debt at losses is the depth of the bucket.
 //! Look-alikes      random losses come at any debt. A queue drops packets at a constant backlog, too, but
 //!                  delays those before them by the backlog's time, and delivers nothing faster than its
-//!                  rate. An outage loses packets after a silence as well.
+//!                  rate; the fewer packets it holds, the less its delay shows. An outage loses packets after
+//!                  a silence as well.
 //! Limits           needs [`LOSSES_MIN`] lost segments in [`EPISODES_MIN`] episodes.
 
 use super::timeline::Timeline;
@@ -26,6 +27,9 @@ const EXPLAINED_TIMED_MIN: f64 = 0.8;
 /// How much larger this share has to be than the share of segments that passed a bucket as empty, in standard
 /// deviations of a share of as many random losses.
 const DEVIATIONS_MIN: f64 = 4.5;
+/// The same if nothing passes faster than the rate of the bucket, because it may be the rate of a link with a
+/// queue of a few packets.
+const DEVIATIONS_SLOW_MIN: f64 = 15.0;
 /// After a silence in which the bucket was filled with so many segments, none is lost.
 const REFILLED_SEGMENTS: f64 = 4.0;
 /// By how much less a rate may explain the losses that is as good as the best one.
@@ -67,6 +71,8 @@ struct Fit {
     passed: f64,
     /// Bytes that a full bucket did not take, after the first loss.
     wasted: f64,
+    /// Segments at which losses happened or show.
+    losses: usize,
 }
 
 impl Fit {
@@ -75,8 +81,8 @@ impl Fit {
     }
 
     /// Returns by how many standard deviations the share of the losses exceeds that of random ones.
-    fn deviations(&self, losses: usize) -> f64 {
-        let spread = (self.passed * (1.0 - self.passed) / losses as f64).sqrt();
+    fn deviations(&self) -> f64 {
+        let spread = (self.passed * (1.0 - self.passed) / self.losses as f64).sqrt();
         self.contrast() / spread.max(1e-3)
     }
 }
@@ -124,7 +130,7 @@ pub(crate) fn find(timeline: &Timeline, account: &Account, header_bytes: i64) ->
     // An outage loses segments whatever the bucket holds, and timers end it.
     let is_timed = account.timeouts as usize * 2 >= episodes;
     let least = if is_timed { EXPLAINED_TIMED_MIN } else { EXPLAINED_MIN };
-    let is_explained = fit.lost >= least && fit.deviations(lost.len()) >= DEVIATIONS_MIN;
+    let is_explained = fit.lost >= least && fit.deviations() >= DEVIATIONS_MIN;
     if !is_explained
         || is_queue(timeline, account, &fit)
         || refilled(&events, fit.rate, mss as f64) * 2 >= episodes
@@ -193,7 +199,7 @@ fn fit(events: &[Event], rate: f64, mss: f64) -> Fit {
     let lost: f64 = at_losses.iter().filter(|(debt, _)| is_empty(*debt)).map(|(_, lost)| lost).sum();
     let passed = at_passes.iter().filter(|debt| **debt >= bucket_bytes - band).count();
     let passed = passed as f64 / at_passes.len().max(1) as f64;
-    Fit { rate, bucket_bytes, lost: lost / whole, passed, wasted }
+    Fit { rate, bucket_bytes, lost: lost / whole, passed, wasted, losses: at_losses.len() }
 }
 
 /// Returns how many segments were lost after a silence in which the bucket was filled: no policer drops them.
@@ -222,12 +228,14 @@ fn is_queue(timeline: &Timeline, account: &Account, fit: &Fit) -> bool {
     let median = percentile(before.collect(), 50);
     let grown = median.map(|median| median.saturating_sub(timeline.shortest_round_trip()));
     let delay = (fit.bucket_bytes / fit.rate) as u64;
+    let is_slow = peak < BURST_MIN;
     match grown {
-        // The sender paces its segments, and the round trip is known exactly: only that counts.
-        Some(grown) if timeline.knows_load() && delay >= 4 * MILLISECOND && peak < BURST_MIN => {
-            grown > delay / 3
-        }
-        Some(grown) => peak < BURST_MIN || grown > delay / 3 + 4 * MILLISECOND,
-        None => peak < BURST_MIN,
+        // The round trip is known exactly, so that a policer is found if the sender paces its segments, too.
+        Some(grown) if timeline.knows_load() && delay >= 4 * MILLISECOND => match is_slow {
+            true => grown > delay / 5 || fit.deviations() < DEVIATIONS_SLOW_MIN,
+            false => grown > delay / 3,
+        },
+        Some(grown) => is_slow || grown > delay / 3 + 4 * MILLISECOND,
+        None => is_slow,
     }
 }

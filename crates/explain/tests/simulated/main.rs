@@ -53,6 +53,20 @@ fn the_rate_of_a_policer_is_found_without_its_burst() {
 }
 
 #[test]
+fn a_short_queue_is_no_policer() {
+    let mut losses = 0;
+    // Of the first 6000, these look most like a policer.
+    for seed in [126, 258, 414, 594, 721, 841, 901, 1081, 1188, 1375, 1775, 5653] {
+        let report = kiban_explain::explain(&scenarios::short_queue(seed).run()).expect("a capture");
+        let one = &report.connections[0];
+        losses += one.directions.iter().map(|direction| direction.retransmits).sum::<u32>();
+        let mut findings = one.verdict.iter().chain(&one.also);
+        assert!(findings.all(|finding| finding.cause != Cause::Policing), "{seed}: {one}");
+    }
+    assert!(losses > 200, "{losses}");
+}
+
+#[test]
 fn think_time_does_not_contain_the_delay_of_the_path() {
     let mut measured = 0;
     for seed in 0..30 {

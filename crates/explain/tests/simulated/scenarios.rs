@@ -228,6 +228,19 @@ pub(crate) fn policed(draw: &mut Draw, seed: u64) -> (Scenario, u64) {
     (s, rate)
 }
 
+/// Returns a bulk transfer through a queue of a few packets, which loses what bursts exceed.
+pub(crate) fn short_queue(seed: u64) -> Scenario {
+    let draw = &mut Draw(SimRng::from_seed(seed));
+    let (rate, one_way) =
+        (draw.number(4 * MBIT, 20 * MBIT), Duration::from_micros(draw.number(2000, 20_000)));
+    let mut s = plain(draw, seed, rate, one_way);
+    s.there.packets_max = draw.number(4, 12) as usize;
+    s.sender.send_buffer_bytes *= 4;
+    s.receiver.receive_buffer_bytes *= 4;
+    s.job = Job::Bulk((rate / 8 * 3) as usize);
+    s
+}
+
 /// Returns a sender that pauses, over a path that loses one packet in ten.
 pub(crate) fn pauses_and_losses(seed: u64) -> Scenario {
     let mut s = plain(&mut Draw(SimRng::from_seed(seed)), seed, 20 * MBIT, MS(5));
