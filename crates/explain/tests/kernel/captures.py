@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Captures TCP connections of the Linux kernel whose causes of slowness are known.
 
-    captures.py DIR EACH [CAUSE,...]    EACH connections per cause and parity of the seed, into DIR/CAUSE-SEED.pcap
+    captures.py DIR EACH [CAUSE,... [FIRST,...]]    EACH connections per cause and first seed, which is 0 and an odd
+                                                    one unless it is given, into DIR/CAUSE-SEED.pcap
 
 Each connection has two network namespaces with a TUN device each. This program carries the packets between
 them, with a rate, a queue, a delay and losses of its own (the kernel's netem is not available everywhere), and
@@ -15,6 +16,8 @@ import ctypes, fcntl, heapq, math, os, random, select, signal, socket, struct, s
 LIBC = ctypes.CDLL(None, use_errno=True)
 MBIT = 1_000_000
 WORKERS = 8
+# The first seeds: even ones, with which the rules were written, and odd ones, which were held out.
+SEEDS = [0, 5001]
 CAUSES = ["healthy", "nagle_delayed_ack", "receiver_limited", "sender_limited", "congestion",
           "retransmission_timeout", "slow_reader", "small_mss", "lost_window_scaling", "policing", "bufferbloat",
           "think_time", "silly_window", "path_full"]
@@ -250,14 +253,22 @@ class Case:
         pause = self.delay * 4 + size * 8 / self.rate * 3 + self.number(10, 200) / 1000
         self.job = ("paused", rng.randrange(12, 30), size, pause)
 
-    def congestion(self, rng, product):
+    def congestion(self, rng, _):
+        # A link that TCP would fill to a fifth up to a half with these losses: 1.22 segments per round trip and
+        # square root of the share of losses (Mathis et al., "The Macroscopic Behavior of TCP").
+        loss, self.delay = rng.uniform(0.006, 0.023), self.number(10, 40) / 1000
+        likely = 1.22 * 1448 * 8 / (2 * self.delay * math.sqrt(loss))
+        self.rate = likely / rng.uniform(0.2, 0.5)
+        product = self.rate / 8 * self.delay * 2
         self.rcvbuf = int(product * 4) + 65536
-        if rng.random() < 0.5:
-            self.there["loss"] = rng.uniform(0.003, 0.023)
+        if rng.random() < 0.75:
+            # A queue of at most a round trip: it does not bloat if losses happen to be rare.
+            self.there = {"loss": loss, "packets_max": int(max(product / 1500, 10))}
         else:
-            self.there["packets_max"] = int(min(max(product / 1500 / 6, 4), 60))
-        self.rate = min(self.rate, 20 * MBIT)
-        self.bulk(3.0)
+            # A queue of a few segments, which the first flight fills.
+            self.there["packets_max"] = rng.randrange(4, 9)
+        # So long that losses are not rare by chance.
+        self.job = ("bulk", int(max(likely / 8 * 4, 20 / loss * 1448)))
 
     def retransmission_timeout(self, rng, _):
         if rng.random() < 0.5:
@@ -490,13 +501,13 @@ def capture(directory, cause, seed, worker):
 def main():
     directory, each = sys.argv[1], int(sys.argv[2])
     wanted = sys.argv[3].split(",") if len(sys.argv) > 3 else CAUSES
+    seeds = [int(first) for first in sys.argv[4].split(",")] if len(sys.argv) > 4 else SEEDS
     os.makedirs(directory, exist_ok=True)
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    # Half as many healthy connections as others: a third of all. Even seeds, with which the rules were written, and
-    # odd ones, which were held out.
+    # Half as many healthy connections as others: a third of all.
     todo = []
     for number in range(each):
-        for first in (0, 5001):
+        for first in seeds:
             # The label of a connection with losses is not known before, so these have seeds of their own.
             todo += [(cause, first + 2 * number + 1000 * (cause == "path_full"))
                      for cause in CAUSES if cause != "healthy"]
