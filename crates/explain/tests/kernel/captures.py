@@ -17,7 +17,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 MBIT = 1_000_000
 WORKERS = 8
 # The first seeds: even ones, with which the rules were written, and odd ones, which were held out.
-SEEDS = [0, 5001]
+SEEDS = [0, 31001]
 CAUSES = ["healthy", "nagle_delayed_ack", "receiver_limited", "sender_limited", "congestion",
           "retransmission_timeout", "slow_reader", "small_mss", "lost_window_scaling", "policing", "bufferbloat",
           "think_time", "silly_window", "path_full"]
