@@ -556,12 +556,15 @@ fn acknowledgements_that_wait_behind_the_opposite_direction_are_named() {
     let folder = Folder::new("opposite");
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let list = ["sweep", &server.at, "--pattern", "stream-back", "--messages", "16000", "--buffers", "0"];
-    let more = ["--opposite", "0,1", "--congestion", "cubic", "--out", &folder.path("records")];
-    let output = lab(Some(&network.near), &folder, &[&list[..], &more, &UNGUARDED, &["3"]].concat());
-    assert!(output.status.success(), "{output:?}");
-    let report = json(&output);
-    let cause = |map: usize| cells(&report["maps"][map])[0].2["cause"].clone();
-    assert_eq!([cause(0), cause(1)], [Value::Null, "acknowledgement-queue".into()], "{report:#}");
+    let cause = |report: &Value, map: usize| cells(&report["maps"][map])[0].2["cause"].clone();
+    // The acknowledgements of a stream that was first may themselves fill the thin line.
+    let is_slow = |report: &Value| !cause(report, 1).is_null();
+    let (_, report) = undisturbed(&folder, is_slow, |out| {
+        let more = ["--opposite", "0,4", "--congestion", "cubic", "--out", out];
+        lab(Some(&network.near), &folder, &[&list[..], &more, &UNGUARDED, &["4"]].concat())
+    });
+    let found = [cause(&report, 0), cause(&report, 1)];
+    assert_eq!(found, [Value::Null, "acknowledgement-queue".into()], "{report:#}");
     assert!(advice(&report, "shorten the queue to the server").is_some(), "{report:#}");
 }
 
