@@ -46,10 +46,8 @@ impl Findings {
             };
             let most = cells.iter().map(kept).fold(0.0, f64::max);
             let percent = |part: f64| readable((100.0 * part).round());
-            let range = match cells.len() {
-                1 => percent(most),
-                _ => format!("{} to {}", percent(kept(&worst)), percent(most)),
-            };
+            let [least, most] = [percent(kept(&worst)), percent(most)];
+            let range = if least == most { most } else { format!("{least} to {most}") };
             sentences.push(format!(
                 "beside {} in the opposite direction, `{}` keeps {range} % of its rate{} {} {} instead of {}",
                 counted(u64::from(opposite), "connection"),
@@ -86,7 +84,7 @@ impl Findings {
         let factor = fastest / first.max(1e-9);
         let answer = match factor >= FASTER {
             true => format!("{most} are {} times as fast as {fewest}", readable(factor)),
-            false => format!("more than {fewest} gain nothing"),
+            false => format!("more are no faster than {fewest}"),
         };
         let buffers = if has_system { " with the system's buffers" } else { "" };
         Some(format!(
@@ -125,7 +123,7 @@ mod tests {
                  16; 16 are 6 times as fast as 1"
             ]
         );
-        assert!(at_once(&[(96.0, 1, 0), (97.0, 4, 0)])[0].ends_with("; more than 1 gain nothing"));
+        assert!(at_once(&[(96.0, 1, 0), (97.0, 4, 0)])[0].ends_with("; more are no faster than 1"));
         assert_eq!(at_once(&[(96.0, 4, 0)]), Vec::<String>::new());
     }
 
