@@ -133,7 +133,7 @@ fn draw(frame: &mut Frame<'_>, view: &View<'_>, place: &mut Place) {
     ])
     .areas(frame.area());
     let part = if view.trials == 0 { 1.0 } else { (view.done as f64 / view.trials as f64).min(1.0) };
-    let style = if place.has_colours { Style::new().fg(Color::Blue) } else { Style::new() };
+    let style = if place.has_colours { Style::new().fg(Color::Cyan).bg(Color::Black) } else { Style::new() };
     let gauge = Gauge::default()
         .block(Block::bordered().title(format!(" {} ", view.question)))
         .gauge_style(style)
