@@ -4,11 +4,12 @@
 //!           small buffers of the sweep would always make several streams faster than one.
 //! Opposite  each cell is compared with the same one alone.
 
-use super::findings::Findings;
+use super::findings::{Findings, unit};
 use super::map::Map;
+use crate::net::trial::evidence::Pattern;
 use crate::net::trial::setup::opposite_words;
 use crate::table::{counted, readable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Several connections are faster than one from this factor on.
 const FASTER: f64 = 1.1;
@@ -16,16 +17,9 @@ const FASTER: f64 = 1.1;
 impl Findings {
     /// Returns the sentences, without capitals and full stops; none if there was one connection at a time.
     pub(super) fn at_once(&self) -> Vec<String> {
-        let least = self.maps.iter().map(|map| map.opposite).min().unwrap_or(0);
-        let mut sentences = Vec::new();
-        let mut seen: Vec<&str> = Vec::new();
-        for map in self.maps.iter().filter(|map| map.opposite == least) {
-            let name = map.pattern.name();
-            if !seen.contains(&name) {
-                seen.push(name);
-                sentences.extend(self.several(map, least));
-            }
-        }
+        let patterns: BTreeSet<Pattern> = self.maps.iter().map(|map| map.pattern).collect();
+        let mut sentences: Vec<String> =
+            patterns.into_iter().filter_map(|pattern| self.several(pattern)).collect();
         let with = self.maps.iter().filter(|map| map.opposite > 0);
         let pairs = with.filter_map(|map| {
             let title = map.title.strip_suffix(&opposite_words(map.opposite))?;
@@ -54,17 +48,18 @@ impl Findings {
                 pattern.name(),
                 if cells.len() == 1 { ":" } else { ", at worst" },
                 readable(worst[1]),
-                super::findings::unit(pattern),
+                unit(pattern),
                 readable(worst[0])
             ));
         }
         sentences
     }
 
-    /// Returns how the figures depend on the number of connections; `None` if all maps like this one have the
-    /// same number.
-    fn several(&self, like: &Map, opposite: u32) -> Option<String> {
-        let alike = || self.maps.iter().filter(|map| map.pattern == like.pattern && map.opposite == opposite);
+    /// Returns how the figures of a pattern depend on the number of connections; `None` if all its maps have
+    /// the same number.
+    fn several(&self, pattern: Pattern) -> Option<String> {
+        let (_, opposite) = self.fewest();
+        let alike = || self.maps.iter().filter(|map| map.pattern == pattern && map.opposite == opposite);
         let has_system =
             alike().flat_map(Map::iter).any(|(buffer, _, cell)| buffer == 0 && cell.figure.is_some());
         let mut best: BTreeMap<u32, f64> = BTreeMap::new();
@@ -76,9 +71,9 @@ impl Findings {
         }
         let (fewest, first) = best.first_key_value().filter(|_| best.len() > 1)?;
         let (most, fastest) = best.iter().max_by(|one, other| one.1.total_cmp(other.1))?;
-        let mut unit = format!(" {}", like.unit);
+        let mut first_unit = format!(" {}", unit(pattern));
         let over = |(count, figure): (&u32, &f64)| {
-            format!("{}{} over {count}", readable(*figure), std::mem::take(&mut unit))
+            format!("{}{} over {count}", readable(*figure), std::mem::take(&mut first_unit))
         };
         let list: Vec<String> = best.iter().map(over).collect();
         let factor = fastest / first.max(1e-9);
@@ -89,7 +84,7 @@ impl Findings {
         let buffers = if has_system { " with the system's buffers" } else { "" };
         Some(format!(
             "several connections at once{buffers}: `{}` has {}; {answer}",
-            like.pattern.name(),
+            pattern.name(),
             list.join(", ")
         ))
     }

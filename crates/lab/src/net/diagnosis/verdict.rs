@@ -72,7 +72,7 @@ impl Findings {
     }
 
     /// Returns the fewest connections at once, and the fewest in the opposite direction.
-    fn fewest(&self) -> (u32, u32) {
+    pub(super) fn fewest(&self) -> (u32, u32) {
         let least = |of: fn(&Map) -> u32| self.maps.iter().map(of).min().unwrap_or(0);
         (least(|map| map.connections), least(|map| map.opposite))
     }
