@@ -53,17 +53,7 @@ impl Drop for Running {
 }
 
 fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
-    Setup {
-        pattern,
-        message_bytes,
-        buffer_bytes: Some(200_000),
-        no_delay: true,
-        mss_bytes: None,
-        congestion: None,
-        connections: 1,
-        opposite: 0,
-        seconds: 0.2,
-    }
+    Setup { buffer_bytes: Some(200_000), no_delay: true, seconds: 0.2, ..Setup::new(pattern, message_bytes) }
 }
 
 #[test]

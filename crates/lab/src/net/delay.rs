@@ -132,17 +132,7 @@ fn round_trips(
     progress: &dyn Fn(),
 ) -> Result<Vec<f64>, Failure> {
     let clock = session.clock();
-    let setup = Setup {
-        pattern: Pattern::WriteRead,
-        message_bytes: bytes,
-        buffer_bytes: None,
-        no_delay: true,
-        mss_bytes: None,
-        congestion: None,
-        connections: 1,
-        opposite: 0,
-        seconds: 1.0,
-    };
+    let setup = Setup { no_delay: true, ..Setup::new(Pattern::WriteRead, bytes) };
     let work = Work::Reply { message_bytes: bytes, reply_bytes: bytes };
     session.with(|client, _| {
         let longest = Duration::from_secs(client.welcome().trial_seconds_max.into());

@@ -174,17 +174,7 @@ impl Grid {
     /// Returns the groups. The settings of a group are those that the cells of one map share; message length
     /// and buffer size are left open.
     pub fn groups(&self) -> Vec<Setup> {
-        let mut groups = vec![Setup {
-            pattern: Pattern::WriteWriteRead,
-            message_bytes: 1,
-            buffer_bytes: None,
-            no_delay: false,
-            mss_bytes: None,
-            congestion: None,
-            connections: 1,
-            opposite: 0,
-            seconds: self.seconds,
-        }];
+        let mut groups = vec![Setup { seconds: self.seconds, ..Setup::new(Pattern::WriteWriteRead, 1) }];
         /// Repeats each group with each value of one more setting.
         fn by<T>(groups: &mut Vec<Setup>, values: &[T], set: impl Fn(&mut Setup, &T)) {
             let with = |group: &Setup, value: &T| {

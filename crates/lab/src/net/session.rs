@@ -152,17 +152,7 @@ impl Session {
 }
 
 fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
-    let setup = Setup {
-        pattern: Pattern::WriteRead,
-        message_bytes: 1,
-        buffer_bytes: None,
-        no_delay: true,
-        mss_bytes: None,
-        congestion: None,
-        connections: 1,
-        opposite: 0,
-        seconds: 0.01,
-    };
+    let setup = Setup { no_delay: true, ..Setup::new(Pattern::WriteRead, 1) };
     let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
     let data = client.begin(&setup.settings(), work, Duration::from_secs(5))?;
     let mut line = transactions::Line::new(&data.stream, &setup, 1);

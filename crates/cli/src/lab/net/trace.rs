@@ -69,15 +69,12 @@ impl TraceHost {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let some = |bytes: u32| (bytes > 0).then_some(bytes);
         let setup = Setup {
-            pattern: self.pattern.pattern(),
-            message_bytes: self.message,
             buffer_bytes: some(self.buffer),
             no_delay: self.nagle.no_delay(),
             mss_bytes: some(self.mss),
             congestion: self.congestion.clone(),
-            connections: 1,
-            opposite: 0,
             seconds: self.seconds,
+            ..Setup::new(self.pattern.pattern(), self.message)
         };
         let session = self.key.session(&self.host, None)?;
         let patterns = patterns(&[self.pattern], self.both_directions);

@@ -218,17 +218,7 @@ mod tests {
     use crate::net::trial::evidence::Pattern;
 
     fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
-        Setup {
-            pattern,
-            message_bytes,
-            buffer_bytes: Some(16_000),
-            no_delay: false,
-            mss_bytes: None,
-            congestion: None,
-            connections: 1,
-            opposite: 0,
-            seconds: 0.5,
-        }
+        Setup { buffer_bytes: Some(16_000), ..Setup::new(pattern, message_bytes) }
     }
 
     #[test]

@@ -51,17 +51,7 @@ mod tests {
     use super::*;
 
     fn setup(message_bytes: u32, buffer_bytes: u32) -> Setup {
-        Setup {
-            pattern: Pattern::WriteWriteRead,
-            message_bytes,
-            buffer_bytes: Some(buffer_bytes),
-            no_delay: false,
-            mss_bytes: None,
-            congestion: None,
-            connections: 1,
-            opposite: 0,
-            seconds: 0.5,
-        }
+        Setup { buffer_bytes: Some(buffer_bytes), ..Setup::new(Pattern::WriteWriteRead, message_bytes) }
     }
 
     #[test]

@@ -199,17 +199,7 @@ mod tests {
     }
 
     fn setup() -> Setup {
-        Setup {
-            pattern: Pattern::Stream,
-            message_bytes: 6000,
-            buffer_bytes: None,
-            no_delay: false,
-            mss_bytes: None,
-            congestion: None,
-            connections: 1,
-            opposite: 0,
-            seconds: 0.5,
-        }
+        Setup::new(Pattern::Stream, 6000)
     }
 
     #[test]

@@ -40,6 +40,21 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Returns the settings of one connection for half a second, with the system's defaults.
+    pub fn new(pattern: Pattern, message_bytes: u32) -> Setup {
+        Setup {
+            pattern,
+            message_bytes,
+            buffer_bytes: None,
+            no_delay: false,
+            mss_bytes: None,
+            congestion: None,
+            connections: 1,
+            opposite: 0,
+            seconds: 0.5,
+        }
+    }
+
     /// Returns the lengths of the writes of one message.
     pub fn writes(&self) -> Vec<u32> {
         match self.pattern {
